@@ -1,0 +1,115 @@
+"""The exceptions of the house, one small tree.
+
+Expected endings are values, never exceptions; these are for broken ports, refusals and bugs::
+
+    MarathonError
+    ├── ConfigError            a file, key or value the user can mend (where, what, expected)
+    ├── Refused                a command that must not be carried out now (shown as one line)
+    │   └── LedgerRefused      a ledger that must not be opened or written
+    ├── EngineError            Docker answered no, or cannot be reached
+    │   ├── EngineUnreachable  nothing answers at the socket
+    │   ├── EngineTimeout      no answer in time: the outcome is UNKNOWN, look before you decide
+    │   ├── NotFound           the engine does not know that id
+    │   ├── PoolExhausted      no subnet to be had from the engine's own pools
+    │   └── SubnetTaken        an explicit subnet overlaps somebody's network
+    ├── ArtifactError          an artifact could not be written or read safely (ESTALE, no space, a link out)
+    ├── GateFailed             a check before the agent's start said no: infrastructure, with a void code
+    └── InvariantBroken        a state that cannot be: admission closes, running trials finish
+
+Adapters translate foreign errors at the border and keep the foreign text in ``detail``.
+"""
+
+from __future__ import annotations
+
+
+class MarathonError(Exception):
+    """Base of everything this package raises on purpose; ``str()`` is one line fit to be shown to a person."""
+
+
+class ConfigError(MarathonError):
+    """Something the user wrote is wrong.
+
+    :param where: file, and line or key (``config.toml:31``); empty when there is no file.
+    :param what: the key and its value, as the user wrote them.
+    :param expected: what would have been right.
+    """
+
+    def __init__(self, where: str, what: str, expected: str) -> None:
+        self.where, self.what, self.expected = where, what, expected
+        super().__init__(": ".join(part for part in (where, what, expected) if part))
+
+
+class Refused(MarathonError):
+    """A command that is understood and must not be carried out in the present state."""
+
+
+class LedgerRefused(Refused):
+    """A ledger that must not be opened or written.
+
+    :param code: stable word for the reason: ``missing``, ``newer``, ``older``, ``corrupt``, ``read_only``, ``network_filesystem``,
+        ``copied``, ``in_use``, ``not_a_ledger``, ``old_epoch``, ``disk_full``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class EngineError(MarathonError):
+    """The engine said no.
+
+    :param call: which call (``network.create``).
+    :param status: HTTP status, 0 when there was none.
+    :param detail: the engine's own words.
+    """
+
+    def __init__(self, call: str, status: int, detail: str) -> None:
+        self.call, self.status, self.detail = call, status, detail
+        super().__init__(f"{call}: {detail}" + (f" (HTTP {status})" if status else ""))
+
+
+class EngineUnreachable(EngineError):
+    """Nothing answers at the engine's socket."""
+
+
+class EngineTimeout(EngineError):
+    """No answer within the call's deadline.  What happened is UNKNOWN: the call may still complete on the server."""
+
+
+class NotFound(EngineError):
+    """The engine does not know that id (any more)."""
+
+
+class PoolExhausted(EngineError):
+    """The engine's own address pools are used up (20.10 answers 404, 28.5 answers 400; matched by text, facts of 2026)."""
+
+
+class SubnetTaken(EngineError):
+    """An explicit subnet overlaps a network that exists (HTTP 403)."""
+
+
+class ArtifactError(MarathonError):
+    """An artifact could not be written or read safely.
+
+    :param code: ``unsafe_path``, ``not_regular``, ``too_large``, ``io`` (ESTALE, EIO, root_squash), ``no_space``.
+    """
+
+    def __init__(self, code: str, path: str, detail: str) -> None:
+        self.code, self.path, self.detail = code, path, detail
+        super().__init__(f"{path}: {detail} ({code})")
+
+
+class GateFailed(MarathonError):
+    """A gate before the agent's first step said no.
+
+    :param code: void code recorded in the ledger.
+    :param detail: the evidence, bounded by the caller.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code, self.detail = code, detail
+        super().__init__(f"{code}: {detail}")
+
+
+class InvariantBroken(MarathonError):
+    """Something that must never be was seen.  Admission closes and the finding names it; running trials finish."""

@@ -1,0 +1,190 @@
+"""The words of the field as types: tasks, limits, arms, trials.
+
+Owns the values that travel between rooms.  Must not know where they come from (TOML, SQL, Docker).
+Units are in the names: ``_s`` seconds (float), ``_ms`` integer milliseconds, ``_mb`` mebibytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NetworkPolicy(StrEnum):
+    """What a container may reach.  ``none``: nothing at all, and no subnet is used."""
+
+    PUBLIC = "public"
+    NONE = "none"
+
+
+class Origin(StrEnum):
+    """Where an effective limit came from; recorded with it and shown."""
+
+    OWN = "own"
+    TASK = "task"
+    DEFAULT = "default"
+    FORMAT_DEFAULT = "format-default"
+    NOT_SET = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """An effective time limit and its history.
+
+    ``limit_s`` None means unlimited.  ``origin`` is text such as ``own`` or ``task 36000 x 1.0``; ``loser`` is the limit that did not
+    apply, in the same words, or empty.
+    """
+
+    limit_s: float | None
+    origin: str
+    loser: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Healthcheck:
+    """`[environment.healthcheck]`: a shell command that must exit 0 before the agent starts."""
+
+    command: str
+    interval_s: float = 5.0
+    timeout_s: float = 30.0
+    start_period_s: float = 0.0
+    start_interval_s: float = 5.0
+    retries: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One Harbor task directory, read and validated (facts: Harbor 0.26 task format, schema 1.0 to 1.4).
+
+    ``digest`` is the sha256 over the whole directory (paths, modes and bytes); ``context_digest`` over ``environment/`` alone, which
+    identifies the image.  ``image`` is the declared ``docker_image`` or None when a Dockerfile is built.
+    ``agent_timeout_s`` None means the task declares no limit.  ``cpus``/``memory_mb`` None: the task declares none, the container
+    runs unlimited.
+    """
+
+    name: str
+    path: str
+    digest: str
+    context_digest: str
+    instruction: str
+    image: str | None
+    has_dockerfile: bool
+    build_timeout_s: float
+    agent_timeout_s: float | None
+    agent_user: str | None
+    verifier_timeout_s: float
+    verifier_user: str | None
+    verifier_env: Mapping[str, str]
+    solution_env: Mapping[str, str]
+    env: Mapping[str, str]
+    workdir: str | None
+    cpus: float | None
+    memory_mb: int | None
+    storage_mb: int | None
+    network: NetworkPolicy
+    network_origin: str
+    healthcheck: Healthcheck | None = None
+    has_solution: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """A task directory that parks its cells instead of running.
+
+    ``code`` is stable: ``task_missing``, ``task_broken``, ``task_unsupported``, ``task_changed``, ``host_too_small``, ``image_missing``,
+    ``image_build_failed``.  ``detail`` is one line: what, where, expected.
+    """
+
+    name: str
+    path: str
+    code: str
+    detail: str
+
+
+class AgentKind(StrEnum):
+    """How an arm drives the container."""
+
+    ORACLE = "oracle"
+    NOP = "nop"
+    COMMAND = "command"
+
+
+class AfterAgent(StrEnum):
+    """What happens to processes the agent detached on purpose: kept as Harbor does, or killed.  Listed either way."""
+
+    KEEP_DETACHED = "keep-detached"
+    KILL_ALL = "kill-all"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount into the container."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of driving the agent, as data.  Everything here is part of the treatment."""
+
+    name: str
+    kind: AgentKind
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    cwd: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    install_check: tuple[str, ...] = ()
+    after_agent: AfterAgent = AfterAgent.KEEP_DETACHED
+
+
+class TrialState(StrEnum):
+    """A trial's life; see :mod:`marathond.core.lifecycle` for the transitions."""
+
+    RESERVED = "reserved"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    VERIFYING = "verifying"
+    SCORED = "scored"
+    VOIDED = "voided"
+    REVIEW = "review"
+
+
+LIVE_STATES = frozenset({TrialState.RESERVED, TrialState.PREPARING, TrialState.RUNNING, TrialState.VERIFYING})
+
+
+class CellState(StrEnum):
+    """By precedence, and derived, never stored: done, review, claimed, parked, open."""
+
+    DONE = "done"
+    REVIEW = "review"
+    CLAIMED = "claimed"
+    PARKED = "parked"
+    OPEN = "open"
+
+
+class EndedBy(StrEnum):
+    """Why the agent stopped; an ordinary value, graded alike for every arm."""
+
+    AGENT = "agent"
+    DEADLINE = "deadline"
+    TIMER = "timer"
+
+
+def trial_label(trial_id: int) -> str:
+    """The id a person reads and types: ``t0871``."""
+    return f"t{trial_id:04d}"
+
+
+def block_label(block_id: int) -> str:
+    """``b0174``."""
+    return f"b{block_id:04d}"
+
+
+def cell_label(cell_id: int) -> str:
+    """``c0012``."""
+    return f"c{cell_id:04d}"
