@@ -60,7 +60,8 @@ class Task:
     ``digest`` is the sha256 over the whole directory (paths, modes and bytes); ``context_digest`` over ``environment/`` alone, which
     identifies the image.  ``image`` is the declared ``docker_image`` or None when a Dockerfile is built.
     ``agent_timeout_s`` None means the task declares no limit.  ``cpus``/``memory_mb`` None: the task declares none, the container
-    runs unlimited.
+    runs unlimited.  ``verifier_timeout_declared`` False: ``verifier_timeout_s`` is the format's default.  ``uploads_environment``: the
+    image is prebuilt, there is no Dockerfile, and the files of ``environment/`` are copied into the working directory before the agent.
     """
 
     name: str
@@ -86,6 +87,8 @@ class Task:
     network_origin: str
     healthcheck: Healthcheck | None = None
     has_solution: bool = False
+    uploads_environment: bool = False
+    verifier_timeout_declared: bool = True
     warnings: tuple[str, ...] = ()
 
 

@@ -1,0 +1,138 @@
+"""The values of ``[environment]``: image, sizes, variables, health check.
+
+Owns how each of them is written in a task.toml (Harbor 0.26.0 and older).  Must not know the other sections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from marathond.core.errors import ConfigError
+from marathond.core.model import Healthcheck
+from marathond.tasks.digest import Kind, Tree
+from marathond.tasks.fields import Section, show, show_key
+
+ENVIRONMENT_KEYS = frozenset(
+    [
+        "build_timeout_sec",
+        "docker_image",
+        "os",
+        "cpus",
+        "memory_mb",
+        "storage_mb",
+        "gpus",
+        "gpu_types",
+        "tpu",
+        "mcp_servers",
+        "env",
+        "skills_dir",
+        "healthcheck",
+        "workdir",
+        "allow_internet",
+        "network_mode",
+        "allowed_hosts",
+        "memory",
+        "storage",
+    ]
+)
+_HEALTHCHECK_KEYS = frozenset(["command", "interval_sec", "timeout_sec", "start_period_sec", "start_interval_sec", "retries"])
+MAX_SIZE_MB = 1 << 40
+_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+_SIZE_UNITS_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
+
+
+def has_file(tree: Tree, relative: str) -> bool:
+    """Whether ``relative`` is a regular file, links inside the task followed."""
+    entry = tree.resolve(relative)
+    return entry is not None and entry.kind is Kind.FILE
+
+
+def image_of(environment: Section, tree: Tree) -> tuple[str | None, bool]:
+    """The declared image (it wins) and whether there is a Dockerfile; one of the two must be."""
+    image = (environment.text("docker_image") or "").strip() or None
+    if image is not None and any(character.isspace() for character in image):
+        raise environment.wrong("docker_image", "must be an image reference")
+    has_dockerfile = has_file(tree, "environment/Dockerfile")
+    if image is None and not has_dockerfile:
+        raise ConfigError("task.toml: environment.docker_image", "missing", "an image, or environment/Dockerfile")
+    return image, has_dockerfile
+
+
+def workdir_of(environment: Section) -> str | None:
+    """The working directory in the container, absolute."""
+    workdir = environment.text("workdir")
+    if workdir is not None and not workdir.startswith("/"):
+        raise environment.wrong("workdir", "must be an absolute path")
+    return workdir
+
+
+def size_mb(environment: Section, key: str) -> int | None:
+    """``<key>_mb``, or the deprecated ``<key>`` with a unit, in mebibytes."""
+    modern = environment.integer(f"{key}_mb")
+    if not environment.has(key):
+        return modern
+    if not isinstance(environment.table[key], str):
+        environment.note(key, f"deprecated and not text, ignored as Harbor does; use {key}_mb")
+        return modern
+    text = (environment.text(key) or "").strip().upper()
+    unit = _SIZE_UNITS_MB.get(text[-1:])
+    try:
+        size_mb = float(text[:-1]) * (unit or 0.0)
+    except ValueError:
+        size_mb = 0.0
+    if not 1 <= size_mb <= MAX_SIZE_MB:
+        raise environment.wrong(key, 'must be a size such as "16G" or "2048M"')
+    if modern is not None and modern != int(size_mb):
+        raise environment.wrong(key, f"must not contradict {key}_mb = {modern}")
+    environment.note(key, f"deprecated, read as {key}_mb = {int(size_mb)}")
+    return int(size_mb)
+
+
+def env_of(section: Section, environ: Mapping[str, str]) -> dict[str, str]:
+    """The ``env`` table; a value that is wholly ``${VAR}`` or ``${VAR:-default}`` is looked up, anything else is taken as it stands."""
+    table = section.section("env")
+    return {_env_name(table, key): _env_value(table, key, environ) for key in table.table}
+
+
+def _env_name(table: Section, key: str) -> str:
+    if not key or "=" in key or "\0" in key:
+        raise ConfigError(f"task.toml: {table.name}", show(key), "a name of a variable")
+    return key
+
+
+def _env_value(table: Section, key: str, environ: Mapping[str, str]) -> str:
+    value = table.text(key) or ""
+    template = _TEMPLATE.fullmatch(value)
+    if template is None:
+        return value
+    variable, default = template[1], template[2]
+    if variable in environ:
+        return environ[variable]
+    if default is None:
+        raise ConfigError(f"task.toml: {table.name}.{show_key(key)}", f"needs {show_key(variable)}", "that variable set, or a default")
+    return default
+
+
+def healthcheck_of(environment: Section) -> Healthcheck | None:
+    """The health check with the format's defaults, or None."""
+    if not environment.has("healthcheck"):
+        return None
+    table = environment.section("healthcheck")
+    table.note_unknown(_HEALTHCHECK_KEYS)
+    command = table.text("command")
+    if command is None or not command.strip():
+        raise table.wrong("command", "must be a shell command")
+    plain = Healthcheck(command)
+    return Healthcheck(
+        command,
+        interval_s=_or(table.number("interval_sec", at_least=0), plain.interval_s),
+        timeout_s=_or(table.number("timeout_sec"), plain.timeout_s),
+        start_period_s=_or(table.number("start_period_sec", at_least=0), plain.start_period_s),
+        start_interval_s=_or(table.number("start_interval_sec", at_least=0), plain.start_interval_s),
+        retries=table.integer("retries") or plain.retries,
+    )
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value

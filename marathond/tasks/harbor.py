@@ -1,0 +1,209 @@
+"""Reads a Harbor task directory into a :class:`~marathond.core.model.Task`, or says why it cannot run.
+
+Owns the meaning of the format (Harbor 0.26.0, schema 1.0 to 1.4: defaults, deprecated keys, precedence).  Must not know the ledger,
+Docker or campaigns.  Never raises for a bad task, never writes, never asks the process's own environment.
+Facts from Harbor's ``models/task/config.py``, ``models/task/task.py`` and ``utils/env.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from marathond.core.errors import ConfigError
+from marathond.core.model import Task, Unrunnable
+from marathond.tasks.dataset import manifest_error
+from marathond.tasks.digest import Kind, Tree, open_regular, scan, tree_digest
+from marathond.tasks.environment import ENVIRONMENT_KEYS, env_of, has_file, healthcheck_of, image_of, size_mb, workdir_of
+from marathond.tasks.fields import Section
+from marathond.tasks.support import network_of, unsupported
+
+MAX_TOML_BYTES = 1 << 20
+MAX_INSTRUCTION_BYTES = 8 << 20
+BUILD_TIMEOUT_S = 600.0
+VERIFIER_TIMEOUT_S = 600.0
+
+_ROOT = frozenset(
+    [
+        "schema_version",
+        "version",
+        "task",
+        "metadata",
+        "verifier",
+        "agent",
+        "environment",
+        "solution",
+        "source",
+        "multi_step_reward_strategy",
+        "steps",
+        "artifacts",
+    ]
+)
+_TASK = frozenset(["name", "version", "description", "authors", "keywords"])
+_AGENT = frozenset(["timeout_sec", "user", "network_mode", "allowed_hosts"])
+_VERIFIER = frozenset(["timeout_sec", "env", "user", "environment_mode", "environment", "collect", "network_mode", "allowed_hosts"])
+_CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
+_TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)$")
+
+
+def read_task(path: Path, environ: Mapping[str, str] | None = None) -> Task | Unrunnable:
+    """Read and validate the task directory ``path``.
+
+    :param environ: what ``${VAR}`` and ``${VAR:-default}`` in ``env`` tables stand for; empty when not given.  The caller decides what
+        of its own environment a task may see.
+    :return: the task, or why it cannot run (``task_missing``, ``task_broken``, ``task_unsupported``), in one line.
+    """
+    name = path.absolute().name
+    try:
+        tree = scan(path)
+        root = _parse(tree)
+        if refusal := unsupported(root, tree):
+            return Unrunnable(name, str(path), "task_unsupported", refusal)
+        outcome = _task(name, path, tree, Section(root, "", []), environ or {})
+        if isinstance(outcome, str):
+            return Unrunnable(name, str(path), "task_unsupported", outcome)
+        if mismatch := manifest_error(tree, path, _declared_name(root)):
+            return Unrunnable(name, str(path), "task_broken", mismatch)
+        return outcome
+    except FileNotFoundError:
+        return Unrunnable(name, str(path), "task_missing", f"{path}: no such directory")
+    except ConfigError as error:
+        return Unrunnable(name, str(path), "task_broken", _one_line(str(error)))
+
+
+def dataset_digest_error(path: Path) -> str | None:
+    """One line when a ``dataset.toml`` in the parent or grand-parent pins ``path`` to another content, else None.
+
+    A directory that cannot be read at all is reported in the same way.
+    """
+    try:
+        tree = scan(path)
+        return manifest_error(tree, path, _declared_name(_parse(tree)))
+    except FileNotFoundError:
+        return f"{path}: no such directory"
+    except ConfigError as error:
+        return _one_line(str(error))
+
+
+def _task(name: str, path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> Task | str:
+    """The task, or an unsupported feature by name."""
+    agent, verifier, environment, solution = (root.section(key) for key in ("agent", "verifier", "environment", "solution"))
+    for section, known in ((root, _ROOT), (root.section("task"), _TASK), (agent, _AGENT), (verifier, _VERIFIER)):
+        section.note_unknown(known)
+    environment.note_unknown(ENVIRONMENT_KEYS)
+    solution.note_unknown(frozenset({"env"}))
+    _check_verifier_mode(verifier)
+    if environment.integer("gpus", at_least=0):
+        return f"task.toml: environment.gpus = {environment.table['gpus']}: GPUs are not supported"
+    if (environment.text("os") or "linux").lower() != "linux":
+        raise environment.wrong("os", "must be linux")
+    network = network_of(environment, agent, verifier)
+    if isinstance(network, str):
+        return network
+    if root.table.get("artifacts"):
+        root.note("artifacts", "declared paths are not collected, only /logs/artifacts is")
+    image, has_dockerfile = image_of(environment, tree)
+    verifier_timeout_s = verifier.number("timeout_sec")
+    return Task(
+        name=name,
+        path=str(path),
+        digest=tree_digest(tree),
+        context_digest=tree_digest(tree, "environment"),
+        instruction=_instruction(tree),
+        image=image,
+        has_dockerfile=has_dockerfile,
+        uploads_environment=image is not None and not has_dockerfile and bool(tree.under("environment")),
+        build_timeout_s=environment.number("build_timeout_sec") or BUILD_TIMEOUT_S,
+        agent_timeout_s=agent.number("timeout_sec"),
+        agent_user=agent.user("user"),
+        verifier_timeout_s=verifier_timeout_s or VERIFIER_TIMEOUT_S,
+        verifier_timeout_declared=verifier_timeout_s is not None,
+        verifier_user=verifier.user("user"),
+        verifier_env=env_of(verifier, environ),
+        solution_env=env_of(solution, environ),
+        env=env_of(environment, environ),
+        workdir=workdir_of(environment),
+        cpus=environment.number("cpus"),
+        memory_mb=size_mb(environment, "memory"),
+        storage_mb=size_mb(environment, "storage"),
+        network=network[0],
+        network_origin=network[1],
+        healthcheck=healthcheck_of(environment),
+        has_solution=has_file(tree, "solution/solve.sh"),
+        warnings=tuple(root.warnings),
+    )
+
+
+def _parse(tree: Tree) -> dict[str, Any]:
+    text = _text(tree, "task.toml", MAX_TOML_BYTES)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words = str(error)
+        place = _TOML_PLACE.search(words)
+        line = f":{place[1]}" if place else ""
+        raise ConfigError(f"task.toml{line}", _TOML_PLACE.sub("", words), "TOML") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("task.toml", str(error) or type(error).__name__, "TOML that can be read") from error
+
+
+def _text(tree: Tree, relative: str, max_bytes: int) -> str:
+    """The UTF-8 text that was hashed: a file that changed since is refused, so that digest and content always belong together."""
+    entry = tree.resolve(relative)
+    if entry is None or entry.kind is not Kind.FILE:
+        raise ConfigError(relative, "missing", "a file of that name in the task directory")
+    if entry.size_bytes > max_bytes:
+        raise ConfigError(relative, f"{entry.size_bytes} bytes", f"at most {max_bytes}")
+    try:
+        with open_regular(tree.root / entry.relative) as stream:
+            data = stream.readall()
+    except OSError as error:
+        raise ConfigError(relative, f"cannot be read: {error.strerror or error}", "a readable file") from error
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise ConfigError(relative, "changed while it was read", "a task directory that nobody edits")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(relative, f"not UTF-8 at byte {error.start}", "text in UTF-8") from error
+
+
+def _instruction(tree: Tree) -> str:
+    text = _text(tree, "instruction.md", MAX_INSTRUCTION_BYTES).replace("\r\n", "\n").replace("\r", "\n")
+    if "\0" in text:
+        raise ConfigError("instruction.md", "holds a NUL byte", "text")
+    if not has_file(tree, "tests/test.sh"):
+        raise ConfigError("tests/test.sh", "missing", "a verifier")
+    return strip_canary(text)
+
+
+def strip_canary(text: str) -> str:
+    """``text`` without its leading canary comment lines and the blank lines that follow them (Harbor's rule)."""
+    lines = text.split("\n")
+    start = 0
+    while start < len(lines) and _CANARY.fullmatch(lines[start].strip()):
+        start += 1
+    while start < len(lines) and not lines[start].strip():
+        start += 1
+    return "\n".join(lines[start:])
+
+
+def _check_verifier_mode(verifier: Section) -> None:
+    mode = verifier.text("environment_mode")
+    if mode is not None and mode != "shared":
+        raise verifier.wrong("environment_mode", "must be shared or separate")
+    if verifier.has("environment"):
+        raise verifier.wrong("environment", 'must not be there with environment_mode = "shared"')
+
+
+def _declared_name(root: Mapping[str, Any]) -> str | None:
+    table = root.get("task")
+    name = table.get("name") if isinstance(table, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
