@@ -2,8 +2,10 @@
 
 Obligations of every implementation:
 
-* ``write`` runs ``verb(connection, …)`` inside BEGIN IMMEDIATE … COMMIT, alone, on the one writer; an exception rolls back and is re-raised;
-* a write that was begun is finished or rolled back whatever happens to the awaiting task: cancellation is delivered only afterwards (fault f03);
+* ``write`` runs ``verb(connection, …)`` inside BEGIN IMMEDIATE … COMMIT, alone, on the one
+  writer; an exception rolls back and is re-raised;
+* a write that was begun is finished or rolled back whatever happens to the awaiting task: cancellation is delivered
+  only afterwards (fault f03);
 * a write of a daemon life that has been replaced raises LedgerRefused("old_epoch") before the verb runs;
 * ``read`` runs ``verb`` in one read transaction, never blocks the writer, and sees a consistent state;
 * busy is waited for, bounded, then raised (fault f04).
