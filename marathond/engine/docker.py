@@ -1,0 +1,293 @@
+"""DockerEngine: the Engine port over aiodocker.
+
+Owns the requests for networks and containers and puts the other halves (execs, images, events, processes) together.  Must not know the
+ledger: names, labels and subnets come in as arguments.  Talks raw API paths: aiodocker's own methods add defaults and lack fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+
+from marathond.core.errors import EngineError, NotFound
+from marathond.engine import decode
+from marathond.engine import processes as procs
+from marathond.engine.client import EngineClient
+from marathond.engine.events import EventHub
+from marathond.engine.execs import Execs
+from marathond.engine.images import Images
+from marathond.ports.engine import (
+    ContainerInfo,
+    ContainerSpec,
+    EngineEvent,
+    EngineInfo,
+    ExecInfo,
+    ExecResult,
+    ExecSpec,
+    ImageInfo,
+    NetworkInfo,
+    Process,
+)
+
+IDLE = "while :; do sleep 86400 & wait $! || [ $? -gt 128 ] || exit 1; done"
+"""What PID 1 runs.  More than ``sleep infinity`` for two reasons, and no ``HostConfig.Init`` for a third.
+
+* It reaps: a shell that waits collects every child, also those that detached processes leave to it.  A bare ``sleep`` as PID 1 (bash
+  replaces itself by the only command) would keep them as zombies for hours.
+* It survives ``pkill sleep``: a killed sleep (status over 128) is started again, a missing one (127) ends the container.
+* ``Init`` needs a docker-init binary on the engine's host, which a minimal installation lacks, and shows it to the agent.
+"""
+
+_BUSY = (409, 500)
+"""Statuses of a removal that the engine could not carry out now: already in progress, or a busy mount."""
+
+_TOP_TRIES = 3
+
+_log = structlog.get_logger(__name__)
+
+
+def network_body(name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool) -> dict[str, Any]:
+    """The request of ``POST /networks/create``.
+
+    With a subnet the IPAM holds that and nothing else.  ``internal`` alone leaves the host reachable on the gateway's address, so the
+    bridge gets none (``inhibit_ipv4``, honoured by 20.10 and 28.5).
+    :raises EngineError: for a subnet that is not canonical IPv4 (the engine would take host bits and keep them).
+    """
+    body: dict[str, Any] = {"Name": name, "CheckDuplicate": True, "Driver": "bridge", "Internal": internal, "Labels": dict(labels)}
+    if internal:
+        body["Options"] = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+    if subnet is not None:
+        try:
+            IPv4Network(subnet, strict=True)
+        except ValueError as exc:
+            raise EngineError("network.create", 0, f"subnet {subnet!r} must be canonical IPv4 such as 198.19.0.0/28 ({exc})") from exc
+        body["IPAM"] = {"Driver": "default", "Config": [{"Subnet": subnet}]}
+    return body
+
+
+def container_body(spec: ContainerSpec) -> dict[str, Any]:
+    """The request of ``POST /containers/create``.
+
+    The image's entrypoint is cleared and its HEALTHCHECK disabled (it would run beside the agent).  Binds go through the Mounts API, which
+    refuses a missing source instead of making a folder.  No swap beyond the memory limit.  No proxy variables: those are the build's.
+    """
+    host: dict[str, Any] = {
+        "NetworkMode": spec.network or "none",
+        "Mounts": [{"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only} for mount in spec.mounts],
+    }
+    if spec.cpus is not None:
+        host["NanoCpus"] = round(spec.cpus * 1_000_000_000)
+    if spec.memory_mb is not None:
+        host["Memory"] = host["MemorySwap"] = spec.memory_mb * 1024 * 1024
+    body: dict[str, Any] = {
+        "Image": spec.image_id,
+        "Entrypoint": [],
+        "Cmd": ["sh", "-c", IDLE],
+        "Healthcheck": {"Test": ["NONE"]},
+        "Env": [f"{key}={value}" for key, value in spec.env.items()],
+        "Labels": dict(spec.labels),
+        "HostConfig": host,
+    }
+    if spec.workdir is not None:
+        body["WorkingDir"] = spec.workdir
+    return body
+
+
+class DockerEngine:
+    """One engine.
+
+    :param name: the configured name; ``/info.ID`` is shared by side-by-side daemons.
+    :param url: ``unix:///path`` or ``tcp://host:port``.  Processes are only seen and killed on an engine of this very host.
+    :param call_timeout_s: deadline of every call that has none of its own.
+    :raises ConfigError: for another kind of URL.
+    """
+
+    def __init__(self, name: str, url: str, *, call_timeout_s: float = 30.0) -> None:
+        self.name, self.url = name, url
+        self._client = EngineClient(url, call_timeout_s)
+        self._hub = EventHub(name, self._client)
+        self._execs = Execs(self._client, self._hub)
+        self._images = Images(self._client)
+
+    async def info(self) -> EngineInfo:
+        raw = await self._client.request("info", "GET", "info")
+        return decode.engine_info(raw, self._client.api_version)
+
+    # networks
+
+    async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
+        body = network_body(name, labels, subnet, internal=internal)
+        raw = await self._client.request("network.create", "POST", "networks/create", body=body)
+        return str(raw["Id"])
+
+    async def inspect_network(self, network_id: str) -> NetworkInfo | None:
+        try:
+            return decode.network(await self._client.request("network.inspect", "GET", f"networks/{network_id}"))
+        except NotFound:
+            return None
+
+    async def list_networks(self) -> list[NetworkInfo]:
+        return [decode.network(raw) for raw in await self._client.request("network.list", "GET", "networks")]
+
+    async def remove_network(self, network_id: str) -> bool:
+        try:
+            await self._client.request("network.remove", "DELETE", f"networks/{network_id}")
+        except NotFound:
+            return True
+        except EngineError as exc:
+            if exc.status == 403 and "active endpoints" in exc.detail:
+                return False
+            raise
+        return True
+
+    # containers
+
+    async def create_container(self, spec: ContainerSpec) -> str:
+        raw = await self._client.request(
+            "container.create", "POST", "containers/create", params={"name": spec.name}, body=container_body(spec)
+        )
+        return str(raw["Id"])
+
+    async def start_container(self, container_id: str) -> None:
+        """Started already is success.  A network that vanished since the container was created shows here, as NotFound."""
+        await self._client.request("container.start", "POST", f"containers/{container_id}/start")
+
+    async def inspect_container(self, container_id: str) -> ContainerInfo | None:
+        try:
+            return decode.container(await self._client.request("container.inspect", "GET", f"containers/{container_id}/json"))
+        except NotFound:
+            return None
+
+    async def list_containers(self, labels: Mapping[str, str] | None = None) -> list[ContainerInfo]:
+        params = {"all": "1"}
+        if labels:
+            params["filters"] = json.dumps({"label": [f"{key}={value}" for key, value in labels.items()]})
+        return [
+            decode.listed_container(raw) for raw in await self._client.request("container.list", "GET", "containers/json", params=params)
+        ]
+
+    async def remove_container(self, container_id: str) -> bool:
+        try:
+            await self._client.request("container.remove", "DELETE", f"containers/{container_id}", params={"force": "1", "v": "1"})
+        except NotFound:
+            return True
+        except EngineError as exc:
+            if exc.status not in _BUSY:
+                raise
+            _log.warning("container not removed", engine=self.name, container=container_id, reason=exc.detail)
+            return False
+        return True
+
+    async def pause(self, container_id: str) -> None:
+        """Paused already is success."""
+        await self._flip("pause", container_id, paused=True)
+
+    async def unpause(self, container_id: str) -> None:
+        """Not paused is success."""
+        await self._flip("unpause", container_id, paused=False)
+
+    async def _flip(self, verb: str, container_id: str, *, paused: bool) -> None:
+        try:
+            await self._client.request(f"container.{verb}", "POST", f"containers/{container_id}/{verb}")
+        except NotFound:
+            raise
+        except EngineError as exc:
+            if not exc.status:  # unreachable or timed out: nothing is known
+                raise
+            seen = await self.inspect_container(container_id)
+            if seen is None or not seen.running or seen.paused is not paused:
+                raise
+
+    async def processes(self, container_id: str) -> list[Process]:
+        """See the port.  A stopped container has none.
+
+        :raises NotFound: unknown container.
+        :raises EngineError: when the ids are not of this host (an engine elsewhere, another pid namespace).
+        """
+        strangers: list[int] = []
+        for _ in range(_TOP_TRIES):  # a pid reused between ps and our look is a stranger once, not three times
+            try:
+                raw = await self._client.request(
+                    "container.top", "GET", f"containers/{container_id}/top", params={"ps_args": procs.PS_ARGS}
+                )
+            except NotFound:
+                raise
+            except EngineError as exc:
+                if exc.status in _BUSY and "is not running" in exc.detail:
+                    return []
+                raise
+            rows = procs.parse_top(raw)
+            found, strangers = await anyio.to_thread.run_sync(procs.identify, rows, container_id)
+            if not strangers:
+                return found
+        raise EngineError(
+            "container.top", 0, f"pids {strangers} are not in container {container_id[:12]} here: is the engine on this host?"
+        )
+
+    async def kill(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            procs.kill_process(process)
+
+    async def put_archive(self, container_id: str, path: str, tar: Callable[[], AsyncIterator[bytes]]) -> None:
+        """See the port.  The deadline moves with the data; NotFound when the container or the folder is not there."""
+        await self._client.upload("archive.put", f"containers/{container_id}/archive", {"path": path}, tar)
+
+    # execs
+
+    async def start_exec(self, container_id: str, spec: ExecSpec) -> str:
+        exec_id = await self._execs.create(container_id, spec)
+        await self._execs.start(exec_id)
+        return exec_id
+
+    async def create_exec(self, container_id: str, spec: ExecSpec) -> str:
+        return await self._execs.create(container_id, spec)
+
+    async def start_created_exec(self, exec_id: str) -> None:
+        await self._execs.start(exec_id)
+
+    async def inspect_exec(self, exec_id: str) -> ExecInfo | None:
+        return await self._execs.inspect(exec_id)
+
+    async def wait_exec(self, exec_id: str) -> ExecInfo | None:
+        return await self._execs.wait(exec_id)
+
+    async def run_exec(self, container_id: str, spec: ExecSpec, *, timeout_s: float, max_output: int = 65536) -> ExecResult:
+        return await self._execs.run(container_id, spec, timeout_s=timeout_s, max_output=max_output)
+
+    # images
+
+    async def inspect_image(self, ref: str) -> ImageInfo | None:
+        return await self._images.inspect(ref)
+
+    async def pull_image(self, ref: str, *, timeout_s: float) -> ImageInfo:
+        return await self._images.pull(ref, timeout_s=timeout_s)
+
+    async def build_image(
+        self,
+        context: Path,
+        *,
+        tag: str,
+        labels: Mapping[str, str],
+        build_args: Mapping[str, str],
+        network: str | None,
+        timeout_s: float,
+        log: Callable[[bytes], Awaitable[None]],
+    ) -> ImageInfo:
+        return await self._images.build(
+            context, tag=tag, labels=labels, build_args=build_args, network=network, timeout_s=timeout_s, log=log
+        )
+
+    def events(self) -> AsyncIterator[EngineEvent]:
+        """Hints for ever; a ``marathond``/``resync`` event after every (re)connect says that some may have been missed."""
+        return self._hub.subscribe()
+
+    async def aclose(self) -> None:
+        """End the event reader and close every connection.  Calls after that raise RuntimeError."""
+        await self._hub.aclose()
+        await self._client.aclose()

@@ -1,0 +1,125 @@
+"""Processes of a container, seen from the host, and their end by pidfd.
+
+Owns the reading of ``ps`` rows and ``/proc``.  Must not know which processes deserve to die.
+
+Facts: ``docker top`` runs the host's ``ps`` and works on a paused container; the ids it prints are the host's.  A zombie runs nothing and
+is left out, unless its other threads still live (a leader that called pthread_exit shows as a zombie while the program goes on).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marathond.core.errors import EngineError
+from marathond.ports.engine import Process
+
+PS_ARGS = "-eo pid,ppid,sess,args"
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The fields of ``/proc/PID/stat`` that matter here.  ``start_ticks``: clock ticks since boot."""
+
+    state: str
+    ppid: int
+    session: int
+    threads: int
+    start_ticks: int
+
+    @property
+    def runs_nothing(self) -> bool:
+        return self.state in "ZXx" and self.threads <= 1
+
+
+def parse_top(raw: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """(host pid, argv) of the answer of ``GET /containers/{id}/top``, wherever its columns stand.
+
+    :raises EngineError: when there is no PID column, or a pid is no number.
+    """
+    titles = [str(title).upper() for title in raw.get("Titles") or ()]
+    if "PID" not in titles:
+        raise EngineError("container.top", 0, f"no PID column in {titles}")
+    at = titles.index("PID")
+    rows = []
+    for row in raw.get("Processes") or ():
+        if len(row) <= at or not str(row[at]).isdigit():
+            raise EngineError("container.top", 0, f"unreadable row {row}")
+        rows.append((int(row[at]), str(row[-1]) if len(row) == len(titles) else ""))
+    return rows
+
+
+def parse_stat(text: str) -> Stat:
+    """``/proc/PID/stat``: the command may hold spaces and parentheses, so fields count from the last ``)``."""
+    fields = text[text.rindex(")") + 2 :].split()
+    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19]))
+
+
+def read_stat(pid: int) -> Stat | None:
+    """None when there is no such process any more.  Raises EngineError when it cannot be read."""
+    try:
+        return parse_stat((PROC / str(pid) / "stat").read_text("utf-8", "replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as exc:
+        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/stat: {exc}") from exc
+
+
+def belongs(pid: int, container_id: str) -> bool | None:
+    """Whether a cgroup of the host's process ``pid`` names the container; None when there is no such process.
+
+    This is what ties an id that the engine printed to a process of THIS machine: with an engine elsewhere the same number is a stranger.
+    """
+    try:
+        return container_id in (PROC / str(pid) / "cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as exc:
+        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
+
+
+def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[Process], list[int]]:
+    """Complete ``top``'s rows from /proc: (processes that run, pids that are here but in no cgroup of the container)."""
+    found, strangers = [], []
+    for pid, argv in rows:
+        before = read_stat(pid)
+        if before is None or before.runs_nothing:
+            continue
+        member = belongs(pid, container_id)
+        after = read_stat(pid)  # the pid could have been reused between the looks: all three must speak of one process
+        if member is None or after is None or after.start_ticks != before.start_ticks or after.runs_nothing:
+            continue
+        if member:
+            found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv))
+        else:
+            strangers.append(pid)
+    return found, strangers
+
+
+def kill_process(process: Process) -> None:
+    """SIGKILL exactly this process; already gone is success.  Raises EngineError when the kernel refuses.
+
+    The pidfd pins the process first and the start time is compared afterwards: no reused pid can slip in between (fault f10).
+    """
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    except OSError as exc:
+        raise EngineError("process.kill", 0, f"pid {process.pid}: {exc.strerror}") from exc
+    try:
+        now = read_stat(process.pid)
+        if now is not None and now.start_ticks == process.start_ticks:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    except OSError as exc:
+        raise EngineError("process.kill", 0, f"pid {process.pid}: {exc.strerror}") from exc
+    finally:
+        os.close(pidfd)
