@@ -1,0 +1,75 @@
+"""Text fit to be shown: foreign words made harmless, durations, instants.
+
+Owns how values look in tables, logs and messages.  Must not know terminals, colours or locales.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clear
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"  # OSC and other strings: titles, links, clipboard
+    r"|\x1b[ -/]*[0-~]?"  # every other escape
+)
+_BLANKS = frozenset("\t\n\v\f\r\x85\u2028\u2029")
+_JOINERS = frozenset("\u200c\u200d")
+_SCAN_FACTOR = 16
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def printable(text: str, max_len: int) -> str:
+    """``text`` as one line without anything that could steer a terminal or reorder its neighbours, at most ``max_len`` characters.
+
+    Escape sequences (CSI, OSC and the like, 7 and 8 bit), control characters, bidirectional overrides and invisible format characters
+    go; line breaks become spaces; lone surrogates become U+FFFD; a cut is marked with an ellipsis.  Work is bounded by ``max_len``.
+    """
+    if max_len <= 0:
+        return ""
+    head = text[: max_len * _SCAN_FACTOR + 256]
+    shown = "".join(map(_harmless, _SEQUENCES.sub("", head)))
+    shown = " ".join(shown.split())
+    if len(shown) > max_len or (len(head) < len(text) and shown):
+        return shown[: max_len - 1].rstrip() + "…"
+    return shown
+
+
+def _harmless(character: str) -> str:
+    if character in _BLANKS:
+        return " "
+    match unicodedata.category(character):
+        case "Cs":
+            return "\ufffd"
+        case "Cc" | "Cn":
+            return ""
+        case "Cf":
+            return character if character in _JOINERS else ""
+        case _:
+            return character
+
+
+def duration(seconds: float) -> str:
+    """``12s``, ``4m02s``, ``3h41m``, ``12d07h``: two units, cut not rounded; ``unknown`` for what is no finite number."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    sign, whole = ("-" if seconds <= -1 else ""), int(abs(seconds))
+    if whole < _MINUTE_S:
+        return f"{sign}{whole}s"
+    if whole < _HOUR_S:
+        return f"{sign}{whole // _MINUTE_S}m{whole % _MINUTE_S:02d}s"
+    if whole < 4 * _DAY_S:
+        return f"{sign}{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S:02d}m"
+    return f"{sign}{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02d}h"
+
+
+def iso_utc(ms: int) -> str:
+    """Milliseconds since 1970 as ``2026-11-29T15:07:30.123Z``.
+
+    :raises OverflowError: beyond the year 9999.
+    """
+    instant = _EPOCH + timedelta(milliseconds=ms)
+    return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03d}Z"
