@@ -1,0 +1,37 @@
+# marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.PHONY: help setup demo test lint check bench clean
+
+PY := .venv/bin/python
+SETUP := $(PY) -m marathond.demo
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: .venv/.installed ## make .venv with the package and its tools (done by every other target)
+
+.venv/.installed: pyproject.toml
+	@marathond/demo/venv.sh .venv .cache/setup.log
+	@touch $@
+
+demo: setup ## run the sample campaign on real Docker
+	@$(SETUP) with-engine -- $(PY) -m marathond.demo run
+
+test: setup ## run all tests, style and types included
+	@$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest $(ARGS)
+
+lint: setup ## ruff: rules and format
+	@$(PY) -m ruff check -q . && $(PY) -m ruff format -q --check .
+
+check: lint ## lint, mypy --strict, import contracts
+	@$(PY) -m mypy && .venv/bin/lint-imports --no-timings
+
+bench: setup ## bare Docker calls, marathond and Harbor side by side
+	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
+
+clean: ## remove .venv, caches and the private engine's data
+	@PYTHONPATH=. python3 -m marathond.demo clean
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
