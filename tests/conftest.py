@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+
 import pytest
+
+from marathond.demo.docker_http import DEFAULT_SOCKET, why_silent
+
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> str:
+    """DOCKER_HOST of an answering engine.  None answers: the test fails in CI, and is skipped with the reason elsewhere."""
+    host = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
+    reason = why_silent(host)
+    if reason is not None:
+        message = f"no Docker engine at {host}: {reason} (make test provides one)"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    return host
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skipped Docker test is a failure: a suite that silently leaves out its heart would pass on any machine."""
+    report = yield
+    if IN_CI and report.skipped and item.get_closest_marker("docker") is not None and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: a test that needs Docker was skipped in CI: {report.longrepr}"
+    return report
