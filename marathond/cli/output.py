@@ -1,0 +1,167 @@
+"""How things look: columns, durations, times, colours.
+
+Owns the last step before a terminal: everything that an agent, a task or another program may have written passes through
+:func:`clean`.  Plain text without wrapping off a terminal; colours only on one, and never with NO_COLOR.  Must stay light: ``status``
+has no time for rich.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from marathond.core.text import duration, iso_utc, printable
+
+UNKNOWN = "unknown"
+
+LINE_MAX = 500
+"""Characters of one foreign value in one line."""
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where the output goes.  ``width`` None: no limit (a pipe, a file)."""
+
+    width: int | None = None
+    colour: bool = False
+
+    def paint(self, text: str, style: str) -> str:
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.colour and text else text
+
+    def fit(self, line: str) -> str:
+        """Cut at the right edge of a terminal; whole elsewhere."""
+        return line if self.width is None else cut(line, self.width)
+
+
+def screen(stream: TextIO | None = None, environ: Mapping[str, str] | None = None) -> Screen:
+    """What ``stream`` (stdout) can show.  NO_COLOR (any value but empty) and TERM=dumb turn colours off."""
+    stream = sys.stdout if stream is None else stream
+    environ = os.environ if environ is None else environ
+    if not stream.isatty():
+        return Screen()
+    colour = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return Screen(shutil.get_terminal_size((120, 24)).columns, colour)
+
+
+def clean(value: object, max_len: int = LINE_MAX) -> str:
+    """One line without anything that steers a terminal, whoever wrote it."""
+    return printable(str(value), max_len)
+
+
+def say(text: str = "") -> None:
+    """A line of data."""
+    print(text)
+
+
+def note(text: str) -> None:
+    """A line for the person beside the data: stderr."""
+    print(text, file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False, default=str))
+
+
+def display_width(text: str) -> int:
+    """Terminal columns, escapes of :meth:`Screen.paint` not counted."""
+    total, inside = 0, False
+    for char in text:
+        if inside:
+            inside = char != "m"
+        elif char == "\x1b":
+            inside = True
+        elif not unicodedata.combining(char):
+            total += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return total
+
+
+def cut(text: str, width: int) -> str:
+    """At most ``width`` columns, the loss shown by ``…``.  A cut line loses its colours, so that none leaks."""
+    if display_width(text) <= width:
+        return text
+    kept, used, inside = "", 0, False
+    for char in text:
+        if inside:
+            inside = char != "m"
+            continue
+        if char == "\x1b":
+            inside = True
+            continue
+        used += 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if used > width - 1:
+            break
+        kept += char
+    return kept.rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``right``: numbers.  ``least``: columns that stay when the terminal is narrow; 0: never shortened."""
+
+    title: str
+    right: bool = False
+    least: int = 0
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], where: Screen, *, indent: str = "") -> list[str]:
+    """Aligned lines with a header.  Off a terminal nothing is shortened; on one the widest shrinkable columns give way first."""
+    body = [list(row) for row in rows]
+    widths = [max([len(column.title), *(display_width(row[i]) for row in body)]) for i, column in enumerate(columns)]
+    if where.width is not None:
+        _shrink(widths, columns, where.width - len(indent) - 2 * (len(columns) - 1))
+    lines = [where.paint(_row([c.title for c in columns], columns, widths, indent), "dim")]
+    lines += [where.fit(_row(row, columns, widths, indent)) for row in body]
+    return lines
+
+
+def _shrink(widths: list[int], columns: Sequence[Column], room: int) -> None:
+    while sum(widths) > room:
+        spare = [(widths[i] - column.least, i) for i, column in enumerate(columns) if column.least and widths[i] > column.least]
+        if not spare:
+            return
+        widths[max(spare)[1]] -= 1
+
+
+def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: str) -> str:
+    parts = []
+    for text, column, width in zip(cells, columns, widths, strict=True):
+        text = cut(text, width)
+        gap = " " * (width - display_width(text))
+        parts.append(gap + text if column.right else text + gap)
+    return (indent + "  ".join(parts)).rstrip()
+
+
+def span(milliseconds: float | None) -> str:
+    """``6h12m``, ``4m02s``, ``9s``; ``-`` for nothing."""
+    return "-" if milliseconds is None else duration(max(0.0, milliseconds) / 1000)
+
+
+def when(at_ms: int | None) -> str:
+    """ISO-8601 UTC to the second, as the ledger's views show it."""
+    return "-" if at_ms is None else iso_utc(at_ms)[:19] + "Z"
+
+
+def clock(at_ms: int, now_ms: int) -> str:
+    """``14:02:11Z`` within the last twenty hours, else the whole date."""
+    return when(at_ms)[11:] if 0 <= now_ms - at_ms < 20 * 3_600_000 else when(at_ms)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def text_of(value: Any) -> str:
+    """A field of a row as one clean line; ``-`` for nothing."""
+    return "-" if value is None or value == "" else clean(value)

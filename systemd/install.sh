@@ -1,0 +1,57 @@
+#!/bin/sh
+# Installs marathond's unit on this host: `make install`.
+#
+#   PROGRAM   the marathond to run   (default: the one of this checkout's .venv, else the one on PATH)
+#   DESTDIR   root to install into   (default: this host; with DESTDIR nothing is reloaded)
+#
+# Existing configuration is kept.  Nothing is started or enabled: the last lines say how.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=${DESTDIR:-}
+unit_dir=$root/etc/systemd/system
+config_dir=$root/etc/marathond
+
+fail() { echo "install.sh: $1" >&2; exit 1; }
+
+program=${PROGRAM:-}
+if [ -z "$program" ]; then
+    if [ -x "$here/../.venv/bin/marathond" ]; then
+        program=$(cd "$here/../.venv/bin" && pwd)/marathond
+    else
+        program=$(command -v marathond) || fail "no marathond on PATH and none in .venv; name it with PROGRAM=/path/to/marathond"
+    fi
+fi
+case $program in
+    /*) ;;
+    *) fail "PROGRAM=$program: must be an absolute path" ;;
+esac
+# systemd reads $, % and blanks in ExecStart as its own; sed reads & | and \ as its own.
+case $program in
+    *[!A-Za-z0-9/._+-]*) fail "PROGRAM=$program: may hold letters, digits and / . _ + - only" ;;
+esac
+[ -x "$root$program" ] || [ -x "$program" ] || fail "$program: not an executable file"
+[ -n "$root" ] || [ "$(id -u)" = 0 ] || fail "must run as root (the unit goes to $unit_dir); or stage into a folder with DESTDIR="
+
+umask 022
+mkdir -p "$unit_dir" "$config_dir"
+# Written aside and renamed: systemd never reads half a unit.
+sed "s|^ExecStart=/usr/local/bin/marathond |ExecStart=$program |" "$here/marathond.service" >"$unit_dir/.marathond.service.new"
+grep -q "^ExecStart=$program " "$unit_dir/.marathond.service.new" || fail "marathond.service has no ExecStart line to fill in"
+mv "$unit_dir/.marathond.service.new" "$unit_dir/marathond.service"
+echo "installed $unit_dir/marathond.service (runs $program)"
+
+if [ -e "$config_dir/config.toml" ]; then
+    echo "kept      $config_dir/config.toml"
+else
+    cp "$here/../config.example.toml" "$config_dir/config.toml"
+    chmod 0640 "$config_dir/config.toml"
+    echo "installed $config_dir/config.toml (an example: edit it)"
+fi
+
+if [ -z "$root" ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+bin=$(dirname "$program")
+echo "next: edit $config_dir/config.toml; $bin/marathonctl --config $config_dir/config.toml config check"
+echo "      $bin/marathonctl --config $config_dir/config.toml init; systemctl enable --now marathond"

@@ -1,0 +1,78 @@
+"""The unit file as systemd itself reads it, and its installation into a staging folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from marathond.service.protocol import Exit
+
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+UNIT = SYSTEMD / "marathond.service"
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed (Debian: systemd)")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    program = tmp_path / "bin" / "marathond"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program
+
+
+def install(program: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": "/usr/bin:/bin", "PROGRAM": str(program), "DESTDIR": str(root)}
+    return subprocess.run([str(SYSTEMD / "install.sh")], env=environ, capture_output=True, text=True, timeout=30, check=False)
+
+
+def verify(unit: Path) -> str:
+    """What systemd has to say; empty when it has nothing against the unit.  It exits 0 on an unknown key, so the words count."""
+    result = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    return (result.stderr + result.stdout).strip() + (f" (exit {result.returncode})" if result.returncode else "")
+
+
+@needs_systemd
+def test_systemd_has_nothing_against_the_installed_unit(tmp_path: Path, program: Path) -> None:
+    result = install(program, tmp_path / "root")
+    assert result.returncode == 0, result.stderr
+    unit = tmp_path / "root/etc/systemd/system/marathond.service"
+    assert f"ExecStart={program} --config /etc/marathond/config.toml" in unit.read_text().splitlines()
+    assert verify(unit) == ""
+
+
+@needs_systemd
+def test_the_check_can_fail(tmp_path: Path, program: Path) -> None:
+    unit = tmp_path / "marathond.service"
+    text = UNIT.read_text().replace("/usr/local/bin/marathond", str(program))
+    unit.write_text(text.replace("[Install]", "NoSuchKey=1\n[Install]"))
+    assert "NoSuchKey" in verify(unit)
+
+
+def test_refusals_do_not_restart_for_ever() -> None:
+    values = re.search(r"^RestartPreventExitStatus=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert values is not None
+    assert set(values[1].split()) == {str(int(Exit.REFUSED_TO_START)), str(int(Exit.USAGE))}
+
+
+def test_configuration_that_exists_is_kept(tmp_path: Path, program: Path) -> None:
+    config = tmp_path / "root/etc/marathond/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("# mine\n")
+    result = install(program, tmp_path / "root")
+    assert result.returncode == 0, result.stderr
+    assert config.read_text() == "# mine\n"
+    assert "kept" in result.stdout
+
+
+@pytest.mark.parametrize(("name", "expected"), [("relative", "must be an absolute path"), ("/opt/a b/marathond", "letters, digits")])
+def test_a_program_that_systemd_would_misread_is_refused(tmp_path: Path, name: str, expected: str) -> None:
+    result = install(Path(name), tmp_path / "root")
+    assert result.returncode == 1
+    assert expected in result.stderr
+    assert not (tmp_path / "root").exists()
