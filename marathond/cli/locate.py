@@ -1,0 +1,87 @@
+"""Finds the daemon's ledger and socket without reading all settings: what ``marathonctl status`` starts from.
+
+Must agree with :mod:`marathond.service.settings` (a test compares them) and must not import pydantic, which takes longer than the
+whole command may.  Keys outside the paths of ``[daemon]`` are not judged here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from marathond.core import paths
+from marathond.core.errors import ConfigError
+from marathond.service.tomlfile import TomlFile, is_there, read_toml, show
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """``config`` None: no configuration anywhere, so these are the defaults."""
+
+    config: Path | None
+    paths: paths.DaemonPaths
+
+
+def locate(
+    config: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    uid: int | None = None,
+) -> Located:
+    """The daemon's paths by the same order as the daemon itself: environment, configuration, defaults.
+
+    :raises ConfigError: a named file is missing or no TOML, or one of the paths is no text or cannot hold a socket.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    uid = os.geteuid() if uid is None else uid
+    chosen = paths.choose_config(paths.config_candidates(config, environ, cwd), is_there)
+    file = None if chosen is None else read_toml(chosen, cwd)
+    written = {key: _written(key, file, environ, cwd) for key in paths.PATH_KEYS}
+    given = {key: _absolute(key, text, environ) for key, text in written.items() if text is not None}
+    found = paths.daemon_paths(given, uid, environ)
+    _check(found, written)
+    return Located(chosen, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A path as somebody wrote it, where, and against which folder it is meant."""
+
+    value: object
+    where: str
+    base: Path
+
+
+def _written(key: str, file: TomlFile | None, environ: Mapping[str, str], cwd: Path) -> _Written | None:
+    name = paths.env_name("daemon", key)
+    if (text := environ.get(name)) is not None:
+        return _Written(text, f"env {name}", cwd)
+    daemon = file.data.get("daemon") if file else None
+    if file is None or not isinstance(daemon, dict) or key not in daemon:
+        return None
+    return _Written(daemon[key], file.where(("daemon", key)), file.base)
+
+
+def _absolute(key: str, written: _Written, environ: Mapping[str, str]) -> Path:
+    if not isinstance(written.value, str):
+        raise _wrong(key, written, "must be a path in quotes")
+    if (problem := paths.path_problem(written.value)) is not None:
+        raise _wrong(key, written, problem)
+    return paths.absolute(written.value, written.base, environ)
+
+
+def _check(found: paths.DaemonPaths, written: Mapping[str, _Written | None]) -> None:
+    for key, problem in (
+        ("state_dir", paths.state_dir_problem(found.state_dir)),
+        ("control_socket", paths.socket_path_problem(found.control_socket)),
+    ):
+        if problem is not None:
+            raise _wrong(key, written[key] or _Written(getattr(found, key), "default", Path()), problem)
+
+
+def _wrong(key: str, written: _Written, expected: str) -> ConfigError:
+    return ConfigError(written.where, show(f"daemon.{key}", written.value), expected)

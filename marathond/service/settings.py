@@ -1,0 +1,182 @@
+"""All settings of the daemon: one frozen object, from the file, the environment and explicit overrides.
+
+Owns the layers, their precedence (override, environment, file, default) and where each value came from.  A key given in a higher layer
+replaces the lower one whole, tables and lists included.  Must not know what the daemon does with a value.
+
+Files are looked for in this order, the first one wins: ``--config``; ``$MARATHOND_CONFIG``; ``./marathond.toml``;
+``$XDG_CONFIG_HOME/marathond/config.toml``; ``/etc/marathond/config.toml``.  The environment's ``MARATHOND_SECTION__KEY`` sets one key of
+every section but ``[arms]``; lists and tables are written as JSON.  Relative paths start at the file's folder; in the environment and in
+overrides at the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from marathond.core import paths
+from marathond.core.errors import ConfigError
+from marathond.core.model import Arm, Mount
+from marathond.service.knobs import did_you_mean
+from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
+from marathond.service.sections import Admission, ArmSection, Campaign, Daemon, EngineSection, Limits, Network, Slug, guilty
+from marathond.service.settings_errors import ConfigErrors, explain
+from marathond.service.tomlfile import is_there, read_toml
+
+_LAYERS: ContextVar[tuple[Layer, ...]] = ContextVar("layers", default=())
+
+
+class Settings(BaseSettings):
+    """Made by :func:`load` only: by itself it reads neither a file nor the environment."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
+
+    daemon: Daemon
+    engine: EngineSection = Field(default_factory=EngineSection)
+    network: Network = Field(default_factory=Network)
+    admission: Admission = Field(default_factory=Admission)
+    limits: Limits = Field(default_factory=Limits)
+    campaign: Campaign
+    arms: dict[Slug, ArmSection] = Field(min_length=1)
+
+    _layers: tuple[Layer, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="after")
+    def _arms_exist(self) -> Settings:
+        for index, name in enumerate(self.campaign.arms or ()):
+            if name not in self.arms:
+                known = f"; defined: {', '.join(self.arms)}"
+                raise guilty(f"campaign.arms.{index}", "no such arm in [arms]" + did_you_mean(name, self.arms, otherwise=known))
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Our own layers, highest first: they know the line, variable or option behind each value, pydantic's do not."""
+        return (init_settings, *(_LayerSource(settings_cls, layer) for layer in _LAYERS.get()))
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """The campaign's arms, in the order in which it names them (by default all, as defined)."""
+        return self.campaign.arms or tuple(self.arms)
+
+    def arm_models(self) -> tuple[Arm, ...]:
+        """The campaign's arms as the rest of the program knows them, ``after_agent`` resolved."""
+        return tuple(self._arm(name, self.arms[name]) for name in self.arm_names)
+
+    def _arm(self, name: str, arm: ArmSection) -> Arm:
+        return Arm(
+            name=name,
+            kind=arm.kind,
+            argv=arm.argv,
+            env=dict(arm.env),
+            user=arm.user,
+            cwd=arm.cwd,
+            mounts=tuple(Mount(str(mount.source), mount.target, mount.read_only) for mount in arm.mounts),
+            install_check=arm.install_check,
+            after_agent=arm.after_agent or self.limits.after_agent,
+        )
+
+
+class _LayerSource(PydanticBaseSettingsSource):
+    """One layer for pydantic-settings, which merges tables deeply: keys that a higher layer holds are left out here."""
+
+    def __init__(self, settings_cls: type[BaseSettings], layer: Layer) -> None:
+        super().__init__(settings_cls)
+        self._layer = layer
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._layer.data.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: self._below(section, self.current_state.get(name), name == "arms") for name, section in self._layer.data.items()}
+
+    @classmethod
+    def _below(cls, section: Any, above: Any, nested: bool = False) -> Any:
+        if not isinstance(section, Mapping) or not isinstance(above, Mapping):
+            return section
+        if nested:
+            return {name: cls._below(arm, above.get(name)) for name, arm in section.items()}
+        return {key: value for key, value in section.items() if key not in above}
+
+
+def load(
+    path: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    uid: int | None = None,
+) -> Settings:
+    """Find, read and check the configuration.
+
+    :param path: ``--config``; None looks in the usual places.
+    :param overrides: dotted key → value, stronger than everything else; a text is read like the environment's.
+    :raises ConfigError: no file, not TOML, or (as :class:`~marathond.service.settings_errors.ConfigErrors`) every wrong key, a line each.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    uid = os.geteuid() if uid is None else uid
+    candidates = paths.config_candidates(path, environ, cwd)
+    chosen = paths.choose_config(candidates, is_there)
+    if chosen is None:
+        raise _nowhere(candidates, cwd)
+    layers = (
+        override_layer(Settings, overrides or {}, cwd, environ),
+        env_layer(Settings, environ, cwd),
+        file_layer(read_toml(chosen, cwd), environ),
+        default_layer(environ, uid),
+    )
+    settings = _validate(layers)
+    settings._layers = layers
+    return settings
+
+
+def _validate(layers: tuple[Layer, ...]) -> Settings:
+    problems = [problem for layer in layers for problem in layer.problems]
+    token = _LAYERS.set(layers)
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise ConfigErrors([*problems, *explain(Settings, error, layers)]) from error
+    finally:
+        _LAYERS.reset(token)
+    if problems:
+        raise ConfigErrors(problems)
+    return settings
+
+
+def _nowhere(candidates: tuple[paths.Candidate, ...], cwd: Path) -> ConfigError:
+    looked = ", ".join(str(candidate.path) for candidate in candidates)
+    hint = "; there is a config.toml here: name it with --config" if (cwd / "config.toml").exists() else ""
+    return ConfigError("", "no configuration", f"looked for {looked}{hint}")
+
+
+def origins(settings: Settings) -> dict[str, tuple[object, str]]:
+    """Every key with its value and where that came from: ``default``, ``config.toml:12``, ``env MARATHOND_…``, ``override``."""
+    found: dict[str, tuple[object, str]] = {}
+    for section in type(settings).model_fields:
+        value = getattr(settings, section)
+        groups = {f"arms.{name}": arm for name, arm in value.items()} if section == "arms" else {section: value}
+        for prefix, model in groups.items():
+            for key in type(model).model_fields:
+                dotted = f"{prefix}.{key}"
+                found[dotted] = (getattr(model, key), _origin(settings, tuple(dotted.split("."))))
+    return found
+
+
+def _origin(settings: Settings, path: tuple[str, ...]) -> str:
+    return next((layer.where(path) for layer in settings._layers if layer.holds(path)), "default")

@@ -1,0 +1,121 @@
+"""What defines the treatment, and its fingerprint (fault a18: something that matters is changed in mid-campaign).
+
+Owns which keys are treatment, and their canonical form.  Pure: settings in, dict and hash out.  Must not know the ledger or when the
+hash is compared.  Four ways in which a key may change:
+
+* ``treatment``: needs a new campaign.  It decides what an agent gets or how it is judged.
+* ``live``: reloads while running (:mod:`marathond.service.knobs`).  It decides when a trial runs, never what runs.
+* ``restart``: fixed until the daemon restarts; where things lie, which engine, how it logs, deadlines of our own plumbing.
+* ``extent``: which cells there are; grows by ``marathonctl submit``, each arm and task carrying its own fingerprint.
+
+``network.mode`` and its subnets are ``restart``: a trial's network policy comes from its task, not from where its subnet was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from marathond.core.model import Arm
+from marathond.service.knobs import KNOBS
+
+if TYPE_CHECKING:
+    from marathond.service.settings import Settings
+
+TREATMENT_FORMAT = 1
+"""Number of this module's canonical form; a change of form is a change of treatment and must say so."""
+
+PROXY_BUILD_ARGS = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
+"""Build arguments (in any case) that say how a build reaches the world, not what it builds."""
+
+TREATMENT_KEYS = frozenset(
+    {
+        "limits.agent_timeout_s",
+        "limits.agent_timeout_multiplier",
+        "limits.verifier_timeout_multiplier",
+        "limits.after_agent",
+        "engine.build_args",
+    }
+)
+
+EXTENT_KEYS = frozenset({f"campaign.{key}" for key in ("name", "tasks", "include", "exclude", "arms", "replicates")})
+
+
+class Change(StrEnum):
+    """How a key may change; see the module's head."""
+
+    TREATMENT = "treatment"
+    LIVE = "live"
+    RESTART = "restart"
+    EXTENT = "extent"
+
+
+def change_of(key: str) -> Change:
+    """By dotted key (``admission.concurrency``); everything below ``arms.`` is treatment."""
+    if key in TREATMENT_KEYS or key.startswith("arms."):
+        return Change.TREATMENT
+    if key in KNOBS:
+        return Change.LIVE
+    return Change.EXTENT if key in EXTENT_KEYS else Change.RESTART
+
+
+def campaign_treatment(settings: Settings) -> dict[str, Any]:
+    """What all cells of a campaign share: limits, multipliers, after-agent policy, and build arguments that are no proxy."""
+    limits = settings.limits
+    return {
+        "format": TREATMENT_FORMAT,
+        "agent_timeout_s": limits.agent_timeout_s,
+        "agent_timeout_multiplier": limits.agent_timeout_multiplier,
+        "verifier_timeout_multiplier": limits.verifier_timeout_multiplier,
+        "after_agent": limits.after_agent.value,
+        "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
+    }
+
+
+def arm_treatment(arm: Arm) -> dict[str, Any]:
+    """All of an arm but its name: renaming it changes nothing that an agent sees."""
+    return {
+        "format": TREATMENT_FORMAT,
+        "kind": arm.kind.value,
+        "argv": list(arm.argv),
+        "env": dict(arm.env),
+        "user": arm.user,
+        "cwd": arm.cwd,
+        "mounts": [{"source": mount.source, "target": mount.target, "read_only": mount.read_only} for mount in arm.mounts],
+        "install_check": list(arm.install_check),
+        "after_agent": arm.after_agent.value,
+    }
+
+
+def canonical_json(treatment: Mapping[str, Any]) -> str:
+    """One text per meaning: sorted keys, no spaces, UTF-8, no NaN; whole floats as integers, so that ``1`` and ``1.0`` are equal.
+
+    :raises ValueError: NaN or infinity in it.
+    """
+    return json.dumps(_plain(treatment), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def treatment_hash(treatment: Mapping[str, Any]) -> str:
+    """``sha256:…`` over :func:`canonical_json`."""
+    return "sha256:" + hashlib.sha256(canonical_json(treatment).encode()).hexdigest()
+
+
+def treatment_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Lines such as ``agent_timeout_s: 5340 → 21600``, for the refusal that names what changed; empty when the hashes are equal."""
+    keys = [key for key in sorted({*old, *new}) if _text(old, key) != _text(new, key)]
+    return [f"{key}: {_text(old, key)} → {_text(new, key)}" for key in keys]
+
+
+def _text(treatment: Mapping[str, Any], key: str) -> str:
+    return canonical_json({"": treatment[key]})[4:-1] if key in treatment else "(absent)"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

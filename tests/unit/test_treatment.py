@@ -1,0 +1,159 @@
+"""What defines the treatment, and its fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marathond.core.model import AfterAgent, AgentKind, Arm, Mount
+from marathond.service.knobs import KNOBS
+from marathond.service.settings import Settings, load, origins
+from marathond.service.treatment import (
+    EXTENT_KEYS,
+    TREATMENT_KEYS,
+    Change,
+    arm_treatment,
+    campaign_treatment,
+    canonical_json,
+    change_of,
+    treatment_difference,
+    treatment_hash,
+)
+
+CONFIG = '[campaign]\nname = "c"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n'
+ARM = Arm("mine", AgentKind.COMMAND, ("sh",), {"A": "1"}, "root", "/app", (Mount("/s", "/t"),), ("true",))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "c.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def _with(config: Path, **overrides: object) -> Settings:
+    return load(config, {key.replace("__", "."): value for key, value in overrides.items()}, environ={}, uid=0)
+
+
+def _hash(settings: Settings) -> str:
+    return treatment_hash(campaign_treatment(settings))
+
+
+OTHER: dict[str, object] = {
+    "limits.agent_timeout_s": 5340,
+    "limits.agent_timeout_multiplier": 2,
+    "limits.verifier_timeout_multiplier": 4,
+    "limits.after_agent": "kill-all",
+    "engine.build_args": {"VERSION": "2"},
+    "daemon.state_dir": "/other",
+    "daemon.log_level": "debug",
+    "engine.url": "tcp://other:1",
+    "engine.call_timeout_s": 31,
+    "network.mode": "auto",
+    "network.range": "10.0.0.0/16",
+    "network.cap": 12,
+    "admission.concurrency": 12,
+    "admission.order": "arm-major",
+    "admission.seed": 9,
+    "admission.passes": 9,
+    "limits.gate_timeout_s": 61,
+    "campaign.replicates": 5,
+    "campaign.exclude": ["t1"],
+}
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_a18_the_campaigns_hash_changes_with_the_treatment_and_with_nothing_else(config: Path, key: str) -> None:
+    before = _with(config)
+    after = load(config, {key: OTHER[key]}, environ={}, uid=0)
+    assert origins(after)[key][0] != origins(before)[key][0]
+    assert (_hash(after) != _hash(before)) == (change_of(key) is Change.TREATMENT)
+
+
+def test_every_treatment_key_is_tried_above() -> None:
+    assert set(OTHER) >= TREATMENT_KEYS
+
+
+def test_every_key_changes_in_exactly_one_way(config: Path) -> None:
+    keys = set(origins(_with(config)))
+    assert keys >= TREATMENT_KEYS | EXTENT_KEYS | set(KNOBS)
+    assert not (TREATMENT_KEYS & EXTENT_KEYS) | (TREATMENT_KEYS & set(KNOBS)) | (EXTENT_KEYS & set(KNOBS))
+    kinds = {key: change_of(key) for key in keys}
+    assert {key for key, kind in kinds.items() if kind is Change.LIVE} == set(KNOBS)
+    assert {key.partition(".")[0] for key, kind in kinds.items() if kind is Change.RESTART} == {"daemon", "engine", "network", "limits"}
+    assert kinds["arms.nop.kind"] is Change.TREATMENT
+
+
+def test_a_proxy_for_builds_is_no_treatment(config: Path) -> None:
+    proxied = _with(config, engine__build_args={"HTTP_PROXY": "http://p:1", "no_proxy": "x"})
+    assert _hash(proxied) == _hash(_with(config))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": AgentKind.ORACLE},
+        {"argv": ("sh", "-x")},
+        {"env": {"A": "2"}},
+        {"env": {}},
+        {"user": None},
+        {"cwd": None},
+        {"mounts": (Mount("/s", "/t", read_only=False),)},
+        {"mounts": (Mount("/s2", "/t"),)},
+        {"mounts": ()},
+        {"install_check": ()},
+        {"after_agent": AfterAgent.KILL_ALL},
+    ],
+    ids=str,
+)
+def test_a18_everything_of_an_arm_is_treatment(change: dict[str, object]) -> None:
+    other = dataclasses.replace(ARM, **change)  # type: ignore[arg-type]
+    assert treatment_hash(arm_treatment(other)) != treatment_hash(arm_treatment(ARM))
+    assert treatment_difference(arm_treatment(ARM), arm_treatment(other))
+
+
+def test_an_arms_name_is_no_treatment_and_every_other_field_is() -> None:
+    assert treatment_hash(arm_treatment(dataclasses.replace(ARM, name="renamed"))) == treatment_hash(arm_treatment(ARM))
+    assert set(arm_treatment(ARM)) - {"format"} == {field.name for field in dataclasses.fields(Arm)} - {"name"}
+
+
+def test_the_difference_names_what_changed(config: Path) -> None:
+    old, new = campaign_treatment(_with(config)), campaign_treatment(_with(config, limits__agent_timeout_s=5340))
+    assert treatment_difference(old, new) == ["agent_timeout_s: null → 5340"]
+    assert treatment_difference({"a": "x"}, {"b": 1.5}) == ['a: "x" → (absent)', "b: (absent) → 1.5"]
+    assert treatment_difference({"a": 1}, {"a": 1.0}) == []
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+TREATMENTS = st.dictionaries(st.text("abé", max_size=2), PLAIN, max_size=4)
+
+
+@given(TREATMENTS, TREATMENTS)
+def test_hashes_are_equal_exactly_when_the_difference_is_empty(one: dict[str, object], two: dict[str, object]) -> None:
+    assert (treatment_hash(one) == treatment_hash(two)) == (treatment_difference(one, two) == [])
+
+
+@given(TREATMENTS, st.randoms(use_true_random=False))
+def test_the_canonical_form_does_not_depend_on_the_order_of_keys(one: dict[str, object], random: object) -> None:
+    items = list(one.items())
+    random.shuffle(items)  # type: ignore[attr-defined]
+    assert canonical_json(dict(items)) == canonical_json(one)
+
+
+def test_the_canonical_form_never_changes_between_versions(config: Path) -> None:
+    """A campaign in a ledger outlives an upgrade: a changed form would refuse it."""
+    assert canonical_json(campaign_treatment(_with(config, limits__agent_timeout_s=5340.5))) == (
+        '{"after_agent":"keep-detached","agent_timeout_multiplier":1,"agent_timeout_s":5340.5,"build_args":{},"format":1,'
+        '"verifier_timeout_multiplier":1}'
+    )
+    assert _hash(_with(config)) == "sha256:de4e8b3b11e0cb557cb5396078369581889035d3d0db57c5bfa4796e5ee92043"
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json({"x": float("nan")})
