@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Network
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import anyio
 import structlog
 
 from marathond.core.errors import EngineError, NotFound
-from marathond.engine import decode
+from marathond.engine import cgroups, decode
 from marathond.engine import processes as procs
 from marathond.engine.client import EngineClient
 from marathond.engine.events import EventHub
 from marathond.engine.execs import Execs
 from marathond.engine.images import Images
+from marathond.engine.trees import read_tree_tar
 from marathond.ports.engine import (
     ContainerInfo,
     ContainerSpec,
@@ -159,10 +161,14 @@ class DockerEngine:
         await self._client.request("container.start", "POST", f"containers/{container_id}/start")
 
     async def inspect_container(self, container_id: str) -> ContainerInfo | None:
+        """See the port.  ``oom_killed`` of a running container comes from the kernel: the engine tells only at the container's end."""
         try:
-            return decode.container(await self._client.request("container.inspect", "GET", f"containers/{container_id}/json"))
+            seen = decode.container(await self._client.request("container.inspect", "GET", f"containers/{container_id}/json"))
         except NotFound:
             return None
+        if seen.running and not seen.oom_killed and cgroups.oom_kills(seen.pid, seen.id):
+            return replace(seen, oom_killed=True)
+        return seen
 
     async def list_containers(self, labels: Mapping[str, str] | None = None) -> list[ContainerInfo]:
         params = {"all": "1"}
@@ -237,6 +243,16 @@ class DockerEngine:
     async def put_archive(self, container_id: str, path: str, tar: Callable[[], AsyncIterator[bytes]]) -> None:
         """See the port.  The deadline moves with the data; NotFound when the container or the folder is not there."""
         await self._client.upload("archive.put", f"containers/{container_id}/archive", {"path": path}, tar)
+
+    async def put_tree(self, container_id: str, source: Path, target: str) -> None:
+        """See the port.  ``target`` is absolute and is made with its parents; files it holds already and ``source`` lacks stay.
+
+        :raises EngineError: also for a socket, pipe or device in ``source``, and for one that cannot be read.
+        """
+        folder = PurePosixPath(target)
+        if not folder.is_absolute() or ".." in folder.parts:
+            raise EngineError("archive.put", 0, f"target {target!r} must be an absolute path without ..")
+        await self.put_archive(container_id, "/", read_tree_tar(source, prefix="/".join(folder.parts[1:])))
 
     # execs
 

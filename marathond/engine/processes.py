@@ -12,15 +12,13 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import EngineError
+from marathond.engine.cgroups import PROC, belongs
 from marathond.ports.engine import Process
 
 PS_ARGS = "-eo pid,ppid,sess,args"
-
-PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +67,6 @@ def read_stat(pid: int) -> Stat | None:
         return None
     except OSError as exc:
         raise EngineError("container.top", 0, f"cannot read /proc/{pid}/stat: {exc}") from exc
-
-
-def belongs(pid: int, container_id: str) -> bool | None:
-    """Whether a cgroup of the host's process ``pid`` names the container; None when there is no such process.
-
-    This is what ties an id that the engine printed to a process of THIS machine: with an engine elsewhere the same number is a stranger.
-    """
-    try:
-        return container_id in (PROC / str(pid) / "cgroup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    except OSError as exc:
-        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
 
 
 def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[Process], list[int]]:

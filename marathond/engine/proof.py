@@ -16,7 +16,7 @@ import anyio
 
 from marathond.core.errors import EngineError
 from marathond.core.model import Mount
-from marathond.engine.processes import belongs
+from marathond.engine.cgroups import belongs
 from marathond.ports.engine import ContainerSpec, Engine, ExecSpec
 
 READ_TIMEOUT_S = 30.0

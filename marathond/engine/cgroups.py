@@ -1,0 +1,65 @@
+"""What the kernel's cgroup files say of a container: whether a process is its own, and whether memory ran out in it.
+
+Owns ``/proc/PID/cgroup`` and the memory controller's counters, of cgroup v1, v2 and both at once.  Must not know the engine's API.
+
+Fact (measured on 20.10.24): while a container runs, State.OOMKilled stays false however many of its processes the kernel has killed for
+memory; it turns true when the container ends.  The kernel's own counter is there at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marathond.core.errors import EngineError
+
+PROC = Path("/proc")
+
+
+def _cgroup_lines(pid: int) -> list[str] | None:
+    try:
+        return (PROC / str(pid) / "cgroup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as exc:
+        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
+
+
+def belongs(pid: int, container_id: str) -> bool | None:
+    """Whether a cgroup of the host's process ``pid`` names the container; None when there is no such process.
+
+    This is what ties an id that the engine printed to a process of THIS machine: with an engine elsewhere the same number is a stranger.
+    """
+    lines = _cgroup_lines(pid)
+    return None if lines is None else any(container_id in line for line in lines)
+
+
+def oom_kills(pid: int, container_id: str) -> int | None:
+    """How many processes the kernel has killed for memory in the container of its process ``pid``; None when that cannot be seen here."""
+    for line in _cgroup_lines(pid) or ():
+        number, controllers, path = line.split(":", 2)
+        if container_id not in path:
+            continue
+        if "memory" in controllers.split(","):
+            return _counter(_mount("cgroup", "memory"), path, "memory.oom_control")
+        if number == "0" and not controllers and (count := _counter(_mount("cgroup2", ""), path, "memory.events")) is not None:
+            return count
+    return None
+
+
+def _mount(kind: str, option: str) -> Path | None:
+    for line in (PROC / "self" / "mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        words = right.split()
+        if words[0] == kind and (not option or option in words[-1].split(",")):
+            return Path(left.split()[4])
+    return None
+
+
+def _counter(mount: Path | None, path: str, name: str) -> int | None:
+    if mount is None:
+        return None
+    try:
+        text = (mount / path.lstrip("/") / name).read_text()
+    except OSError:
+        return None  # not visible from this cgroup namespace, or the controller is off: unknown, and the engine's own word remains
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), None)

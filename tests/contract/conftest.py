@@ -1,0 +1,96 @@
+"""A real engine and a bench of its own for each test: unique labels, everything with them removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.core.subnets import free_subnets
+from marathond.engine.docker import DockerEngine
+from marathond.engine.host import occupied
+from marathond.ports.engine import ContainerSpec, ExecSpec
+
+
+@pytest.fixture
+def docker_host() -> str:
+    host = os.environ.get("DOCKER_HOST", "")
+    if not host:
+        pytest.skip("no engine: DOCKER_HOST is not set")
+    return host
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name (107 bytes)."""
+    path = Path(tempfile.mkdtemp(prefix="mdt"))
+    yield path
+    shutil.rmtree(path)
+
+
+@dataclass
+class Bench:
+    """An engine, an image with a shell, and names nobody else uses."""
+
+    engine: DockerEngine
+    image_id: str
+    labels: dict[str, str]
+
+    def name(self, word: str = "x") -> str:
+        return f"mdtest-{self.labels['marathond.test']}-{word}"
+
+    async def subnet(self, *, skip: int = 0) -> str:
+        """A /28 that nobody uses now; another test process may still be faster, which the engine would say."""
+        networks = [text for net in await self.engine.list_networks() for text in net.subnets if ":" not in text]
+        taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
+        start = secrets.randbelow(4096)
+        found = free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken, start=start)
+        for _ in range(skip):
+            next(found)
+        return str(IPv4Network(next(found)))
+
+    async def container(self, **changes: object) -> str:
+        fields: dict[str, object] = {
+            "name": self.name(secrets.token_hex(3)),
+            "image_id": self.image_id,
+            "labels": self.labels,
+            "network": None,
+        }
+        container_id = await self.engine.create_container(ContainerSpec(**{**fields, **changes}))  # type: ignore[arg-type]
+        await self.engine.start_container(container_id)
+        return container_id
+
+    async def shell(self, container_id: str, script: str) -> str:
+        """Run a script that must succeed; its output."""
+        done = await self.engine.run_exec(container_id, ExecSpec(["sh", "-c", script]), timeout_s=30)
+        assert done.exit_code == 0, done
+        return done.output
+
+    async def clean(self) -> None:
+        for container in await self.engine.list_containers(self.labels):
+            assert await self.engine.remove_container(container.id)
+        for network in await self.engine.list_networks():
+            if network.labels.get("marathond.test") == self.labels["marathond.test"]:
+                assert await self.engine.remove_network(network.id)
+
+
+@pytest.fixture
+async def bench(docker_host: str) -> AsyncIterator[Bench]:
+    engine = DockerEngine("test", docker_host)
+    ref = os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm")
+    image = await engine.inspect_image(ref)
+    if image is None:
+        await engine.aclose()
+        pytest.fail(f"the engine has no image {ref} (MARATHOND_TEST_IMAGE)")
+    made = Bench(engine, image.id, {"marathond.test": secrets.token_hex(6)})
+    yield made
+    await made.clean()
+    await engine.aclose()

@@ -1,0 +1,12 @@
+"""The Engine contract, run on real Docker."""
+
+from __future__ import annotations
+
+import pytest
+from contract.engine_contract import EngineContract
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+
+class TestDockerEngine(EngineContract):
+    """Everything in :class:`EngineContract`."""

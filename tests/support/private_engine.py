@@ -1,0 +1,177 @@
+"""A dockerd of one test's own, in a network namespace of its own, ended and removed afterwards.
+
+Owns everything it makes: the namespace, the daemon and its containerd, their folders and mounts.  Ends processes by the handle or pid it
+started, never by name.  Needs root, dockerd, iproute2 and nsenter; :func:`missing` says what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 60.0
+
+
+def missing() -> str:
+    """Why no private engine can be had here; empty when it can."""
+    if os.geteuid() != 0:
+        return "a private dockerd needs root"
+    absent = [tool for tool in ("dockerd", "ip", "nsenter", "umount") if shutil.which(tool) is None]
+    return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+@dataclass
+class PrivateEngine:
+    """A running engine.  ``ip_command`` runs iproute2 in its network namespace."""
+
+    root: Path
+    netns: str
+    arguments: list[str]
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "s"
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def ip_command(self) -> tuple[str, ...]:
+        return ("nsenter", f"--net=/run/netns/{self.netns}", "ip")
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers.  Raises RuntimeError with the end of its log."""
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(["nsenter", f"--net=/run/netns/{self.netns}", *self.arguments], stdout=log, stderr=log)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not _answers(self.socket):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"dockerd did not start:\n{self.log()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """SIGTERM, as an upgrade does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash does: containerd and the containers' shims go on."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def log(self) -> str:
+        return (self.root / "log").read_text("utf-8", "replace")[-3000:]
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(2)
+        try:
+            client.connect(str(path))
+            client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return client.recv(64).startswith((b"HTTP/1.0 200", b"HTTP/1.1 200"))
+        except OSError:
+            return False
+
+
+@contextlib.contextmanager
+def private_dockerd(
+    tmp: Path | None = None, *, pools: Sequence[tuple[str, int]] | None = None, live_restore: bool = False
+) -> Iterator[PrivateEngine]:
+    """An answering dockerd; on the way out its containers, processes, mounts, folders and namespace are gone.
+
+    :param tmp: where its folder is made; keep it short, sockets live below (107 bytes).  Default: the system's temporary folder.
+    :param pools: (base, size) of ``default-address-pool``; docker0 takes the first entry.
+    """
+    root = Path(tempfile.mkdtemp(prefix="mde", dir=tmp))
+    if len(str(root)) > 60:
+        root.rmdir()
+        raise ValueError(f"{root} is too long for the sockets below it")
+    netns = f"mde-{secrets.token_hex(4)}"
+    arguments = ["dockerd", "-H", f"unix://{root}/s", "--data-root", f"{root}/d", "--exec-root", f"{root}/x", "-p", f"{root}/pid"]
+    for base, size in pools or ():
+        arguments += ["--default-address-pool", f"base={base},size={size}"]
+    if live_restore:
+        arguments.append("--live-restore")
+    engine = PrivateEngine(root, netns, arguments)
+    subprocess.run(["ip", "netns", "add", netns], check=True)
+    try:
+        subprocess.run([*engine.ip_command, "link", "set", "lo", "up"], check=True)
+        engine.start()
+        yield engine
+    finally:
+        _clean(engine)
+
+
+def _clean(engine: PrivateEngine) -> None:
+    """The kernel's side first: with live-restore the shims outlive dockerd and containerd, so they end while dockerd can still end them."""
+    try:
+        if engine.process is not None and _answers(engine.socket):
+            docker = ["docker", "-H", engine.url]
+            ids = subprocess.run([*docker, "ps", "-aq"], check=True, capture_output=True, text=True).stdout.split()
+            if ids:
+                subprocess.run([*docker, "rm", "-f", *ids], check=True, capture_output=True)
+        engine.stop()
+    finally:
+        _end_ours(engine.root)
+        _unmount_below(engine.root)
+        subprocess.run(["ip", "netns", "del", engine.netns], check=True)
+        shutil.rmtree(engine.root)
+
+
+def _end_ours(root: Path) -> None:
+    """End what was started with our folder on its command line (containerd, shims): found by that unique path, ended by pidfd."""
+    for _ in range(100):
+        found = [pid for pid in _pids() if f"{root}/".encode() in _cmdline(pid)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                try:
+                    if f"{root}/".encode() in _cmdline(pid):
+                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                finally:
+                    os.close(pidfd)
+        time.sleep(0.05)
+    raise RuntimeError(f"processes of {root} do not end: {found}")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+    return argv if argv.split(b"\0")[0].rpartition(b"/")[2].startswith((b"containerd", b"dockerd")) else b""
+
+
+def _unmount_below(root: Path) -> None:
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for point in sorted((point for point in points if point.startswith(f"{root}/")), key=len, reverse=True):
+        subprocess.run(["umount", point], check=True)
