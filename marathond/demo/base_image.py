@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,8 @@ def _debootstrap(tarball: Path) -> None:
     if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():  # Ubuntu
         apt_install(["debian-archive-keyring"], log)
     root = folder / "root.part"
+    if not re.fullmatch(r"[\w./+-]+", str(root)):  # debootstrap cannot work below a folder with a space in its name
+        root = Path(tempfile.mkdtemp(prefix="marathond-demo-", dir="/var/tmp"))
     shutil.rmtree(root, ignore_errors=True)
     say("base image: debootstrap of a minimal Debian (one to two minutes, once)")
     apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
