@@ -1,0 +1,44 @@
+#!/bin/sh
+# Writes metrics.json and reward.txt: 1 only when every check passes.
+set -u
+export LC_ALL=C
+out=/logs/verifier
+mkdir -p "$out"
+passed=0
+total=0
+
+# check NAME EXPECTED COMMAND...: the command's output (and its exit status, when that is not 0) must be EXPECTED.
+check() {
+    name=$1
+    expected=$2
+    shift 2
+    total=$((total + 1))
+    actual=$(timeout 5 "$@" 2>/dev/null </dev/null)
+    status=$?
+    [ "$status" -eq 0 ] || actual="exit $status: $actual"
+    if [ "$actual" = "$expected" ]; then
+        passed=$((passed + 1))
+        echo "ok   $name"
+    else
+        echo "FAIL $name: expected '$expected', got '$actual'"
+    fi
+}
+
+share() {
+    awk -v passed="$1" -v total="$2" 'BEGIN { printf "%.4f", passed / total }'
+}
+
+word=${EXPECTED_GREETING:?}
+check "one name" "$word, Ada!" /app/greet Ada
+check "nobody" "$word, world!" /app/greet
+check "two names" "$word, Ada!
+$word, Alan!" /app/greet Ada Alan
+check "a name of two words" "$word, Ada Lovelace!" /app/greet 'Ada Lovelace'
+check "another greeting" "Salut, Zoé!" env GREETING=Salut /app/greet Zoé
+check "no surprises" "$word, %s!" /app/greet %s
+
+reward=0
+[ "$passed" -eq "$total" ] && reward=1
+printf '{"reward": %d, "partial_score": %s, "tests_passed": %d, "tests_failed": %d, "tests_total": %d}\n' \
+    "$reward" "$(share "$passed" "$total")" "$passed" "$((total - passed))" "$total" > "$out/metrics.json"
+echo "$reward" > "$out/reward.txt"
