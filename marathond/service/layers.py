@@ -5,6 +5,7 @@ Owns how each layer's text becomes values and what a relative path means in it. 
 
 from __future__ import annotations
 
+import glob
 import json
 import types
 import typing
@@ -183,6 +184,10 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
     def path(value: Any) -> Any:
         return str(paths.absolute(value, base, environ)) if isinstance(value, str) and value else value
 
+    def pattern(value: Any) -> Any:
+        magic = isinstance(value, str) and glob.has_magic(value) and not value.startswith("~")
+        return str(paths.absolute(value, Path(glob.escape(str(base))), environ)) if magic else path(value)
+
     def change(table: Any, key: str, how: Callable[[Any], Any]) -> Any:
         return {**table, key: how(table[key])} if isinstance(table, Mapping) and key in table else table
 
@@ -193,7 +198,7 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
         if "daemon" in whole:
             whole["daemon"] = change(whole["daemon"], key, path)
     if "campaign" in whole:
-        whole["campaign"] = change(whole["campaign"], "tasks", each(path))
+        whole["campaign"] = change(whole["campaign"], "tasks", each(pattern))
     if isinstance(arms := whole.get("arms"), Mapping):
         sources = each(lambda mount: change(mount, "source", path))
         whole["arms"] = {name: change(arm, "mounts", sources) for name, arm in arms.items()}

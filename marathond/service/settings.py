@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from marathond.core import paths
 from marathond.core.errors import ConfigError
 from marathond.core.model import Arm, Mount
+from marathond.core.tomlindex import KeyPath
 from marathond.service.knobs import did_you_mean
 from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
 from marathond.service.sections import Admission, ArmSection, Campaign, Daemon, EngineSection, Limits, Network, Slug, guilty
@@ -178,5 +179,10 @@ def origins(settings: Settings) -> dict[str, tuple[object, str]]:
     return found
 
 
-def _origin(settings: Settings, path: tuple[str, ...]) -> str:
+def where(settings: Settings, *path: str | int) -> str:
+    """Where the value at ``path`` was written (``config.toml:12``), or ``default``; for errors that show only later."""
+    return _origin(settings, path)
+
+
+def _origin(settings: Settings, path: KeyPath) -> str:
     return next((layer.where(path) for layer in settings._layers if layer.holds(path)), "default")

@@ -1,0 +1,146 @@
+"""``marathonctl config check`` and ``config show``: is the configuration right, and where does each value come from.
+
+Owns how settings are shown.  Must not know the ledger: nothing here needs one, nor a daemon or an engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from marathond.cli.output import clean, note, plural, print_json, say
+from marathond.core.errors import ConfigError
+from marathond.core.model import AgentKind, Unrunnable
+from marathond.service.protocol import Exit
+
+if TYPE_CHECKING:
+    from marathond.service.settings import Settings
+
+VALUE_MAX = 4000
+"""Characters of one value that are shown."""
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file; by default the usual places.")]
+
+app = typer.Typer(
+    name="config", help="Check the configuration, show where each value comes from.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command()
+def check(config: ConfigOption = None) -> None:
+    """Read the configuration and each of its tasks.
+
+    Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
+    """
+    from marathond.service.taskpaths import task_folders
+    from marathond.tasks.harbor import read_task
+
+    settings = _load(config)
+    try:
+        tasks = [read_task(folder) for folder in task_folders(settings)]
+    except ConfigError as error:
+        raise _usage(error) from error
+    arms, replicates = len(settings.arm_names), settings.campaign.replicates
+    cells = f"{plural(len(tasks) * arms * replicates, 'cell')}"
+    counts = f"{plural(len(tasks), 'task')}, {plural(arms, 'arm')}, {plural(replicates, 'replicate')}: {cells}"
+    say(f"ok: campaign {settings.campaign.name}, {counts}")
+    parked = [task for task in tasks if isinstance(task, Unrunnable)]
+    for task in parked:
+        say(f"parks: {clean(task.name)}: {task.code}: {clean(task.detail)}")
+    oracles = [arm.name for arm in settings.arm_models() if arm.kind is AgentKind.ORACLE]
+    unsolved = [task.name for task in tasks if oracles and not isinstance(task, Unrunnable) and not task.has_solution]
+    for name in unsolved:
+        say(f"cannot start: {clean(name)}: arm {oracles[0]} needs solution/solve.sh, and there is none")
+    missing = list(_missing_mounts(settings))
+    for line in missing:
+        say(f"cannot start: {clean(line)}")
+    if parked or unsolved or missing:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+def show(
+    config: ConfigOption = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from, and how it may change.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object: key, then value, origin and change.")] = False,
+) -> None:
+    """Every setting in effect.  Values that look like secrets are hidden.  Exit status: 0, or 2 when the configuration is wrong."""
+    from marathond.service.settings import origins
+    from marathond.service.treatment import change_of
+
+    known = {key: (_hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(_load(config)).items()}
+    if as_json:
+        print_json({key: {"value": value, "origin": source, "change": change} for key, (value, source, change) in known.items()})
+        return
+    width = max(len(f"{key} = {_toml(value)}") for key, (value, _, _) in known.items())
+    for key, (value, source, change) in known.items():
+        line = clean(f"{key} = {_toml(value)}", VALUE_MAX)
+        say(f"{line:<{min(width, 60)}}  # {clean(source)} [{change}]" if origin else line)
+
+
+def _load(config: Path | None) -> Settings:
+    from marathond.service.settings import load
+
+    try:
+        return load(config)
+    except ConfigError as error:
+        raise _usage(error) from error
+
+
+def _usage(error: ConfigError) -> typer.Exit:
+    for line in str(error).split("\n"):
+        note(clean(line, VALUE_MAX))
+    return typer.Exit(Exit.USAGE)
+
+
+def _missing_mounts(settings: Settings) -> Iterator[str]:
+    from marathond.service.settings import where
+
+    for name in settings.arm_names:
+        for index, mount in enumerate(settings.arms[name].mounts):
+            if not mount.source.exists():
+                place = where(settings, "arms", name, "mounts", index, "source")
+                yield f"{place}: arms.{name}.mounts.{index}.source = {mount.source}: no such file or folder on this host"
+
+
+def plain(value: Any) -> Any:
+    """A setting's value as JSON knows it: paths and words as text, models as tables, tuples as lists."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+def _hidden(key: str, value: Any) -> Any:
+    """Without what a screen or a bug report must not show: values of variables named like secrets, users and passwords in URLs."""
+    if isinstance(value, dict):
+        return {name: "(hidden)" if _SECRET_NAME.search(name) else _hidden(name, item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hidden(key, item) for item in value]
+    return _USER_IN_URL.sub("(hidden)@", value) if isinstance(value, str) else value
+
+
+def _toml(value: Any) -> str:
+    """As it would stand in the file; ``none`` for nothing, which TOML cannot say."""
+    import json
+
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }" if value else "{}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

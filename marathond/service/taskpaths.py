@@ -1,0 +1,67 @@
+"""From the paths and patterns of ``[campaign]`` to task folders.
+
+Owns patterns, ``include``, ``exclude`` and the rule that a task's name is its folder's.  Must not read what is in a folder: a bad task
+parks its cells later and disturbs nobody; a pattern or a name that fits nothing is a typing error and is refused here.
+"""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+
+from marathond.core.errors import ConfigError
+from marathond.service.knobs import did_you_mean
+from marathond.service.settings import Settings, where
+from marathond.service.settings_errors import ConfigErrors
+from marathond.service.tomlfile import show
+
+TASKS_MAX = 10_000
+"""More folders than this is a pattern gone wrong."""
+
+
+def task_folders(settings: Settings) -> tuple[Path, ...]:
+    """The campaign's task folders by name, each once.  A folder named without a pattern is listed even if it is not there.
+
+    :raises ConfigErrors: a pattern without a match, a name in ``include`` or ``exclude`` that no task has, two folders of one name,
+        no task left, or more than :data:`TASKS_MAX`.
+    """
+    errors: list[ConfigError] = []
+    found: dict[str, Path] = {}
+    for index, pattern in enumerate(settings.campaign.tasks):
+        folders = _folders(pattern)
+        if not folders:
+            errors.append(_error(settings, "tasks", index, pattern, "matches no folder"))
+        for folder in folders:
+            if found.setdefault(folder.name, folder) != folder:
+                errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
+    errors += _unknown_names(settings, found)
+    chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
+    chosen -= set(settings.campaign.exclude)
+    if not errors and not chosen:
+        errors.append(ConfigError(where(settings, "campaign", "exclude"), "campaign", "no task is left"))
+    if len(chosen) > TASKS_MAX:
+        errors.append(ConfigError(where(settings, "campaign", "tasks"), f"campaign.tasks: {len(chosen)}", f"must be at most {TASKS_MAX}"))
+    if errors:
+        raise ConfigErrors(errors)
+    return tuple(found[name] for name in sorted(chosen))
+
+
+def _folders(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if not glob.has_magic(pattern) or path.is_dir():
+        return [path]
+    matches = glob.glob(pattern)  # noqa: PTH207  # Path.glob would match hidden folders
+    return sorted(match for match in map(Path, matches) if match.is_dir())
+
+
+def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+    return [
+        _error(settings, key, index, name, "no such task" + did_you_mean(name, found))
+        for key in ("include", "exclude")
+        for index, name in enumerate(getattr(settings.campaign, key))
+        if name not in found
+    ]
+
+
+def _error(settings: Settings, key: str, index: int, value: str, expected: str) -> ConfigError:
+    return ConfigError(where(settings, "campaign", key, index), show(f"campaign.{key}.{index}", value), expected)

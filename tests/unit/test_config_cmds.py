@@ -1,0 +1,135 @@
+"""`config check` and `config show`, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from marathond.cli.config_cmds import app
+
+CONFIG = """[campaign]
+name = "first"
+tasks = ["tasks/*"]
+replicates = 2
+[engine]
+build_args = { HTTP_PROXY = "http://ana:geheim@proxy:3128", API_TOKEN = "geheim2" }
+[arms.nop]
+kind = "nop"
+[arms.mine]
+kind = "command"
+argv = ["true", "\\u001b[31m"]
+env = { OPENAI_API_KEY = "geheim3", MODE = "x" }
+"""
+TASK = """[verifier]
+timeout_sec = 60
+[environment]
+docker_image = "some:image"
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("MARATHOND_CONFIG", "DOCKER_HOST", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    _task(tmp_path, "good", TASK)
+    (tmp_path / "marathond.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def _task(room: Path, name: str, toml: str) -> None:
+    folder = room / "tasks" / name
+    (folder / "tests").mkdir(parents=True)
+    (folder / "tests/test.sh").write_text("#!/bin/sh\n")
+    (folder / "instruction.md").write_text("Do it.\n")
+    (folder / "task.toml").write_text(toml)
+
+
+def run(*argv: str) -> Result:
+    return CliRunner().invoke(app, argv, catch_exceptions=False)
+
+
+def test_check_says_what_there_is(room: Path) -> None:
+    done = run("check")
+    assert (done.exit_code, done.stdout) == (0, "ok: campaign first, 1 task, 2 arms, 2 replicates: 4 cells\n")
+
+
+def test_f06_check_lists_what_parks_and_why(room: Path) -> None:
+    _task(room, "bad-toml", "[agent\n")
+    _task(room, "gpu", TASK + "gpus = 1\n")
+    (room / "tasks/empty").mkdir()
+    done = run("check")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("ok: campaign first, 4 tasks, 2 arms, 2 replicates: 16 cells\n")
+    parked = {line.split(": ")[1]: line.split(": ")[2] for line in done.stdout.splitlines()[1:]}
+    assert parked == {"bad-toml": "task_broken", "empty": "task_broken", "gpu": "task_unsupported"}
+
+
+def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(room: Path) -> None:
+    (room / "marathond.toml").write_text(
+        CONFIG + 'mounts = [{ source = "gone", target = "/opt/x" }]\n[arms.oracle]\nkind = "oracle"\n',
+    )
+    done = run("check")
+    assert done.exit_code == 1
+    assert "cannot start: good: arm oracle needs solution/solve.sh, and there is none" in done.stdout
+    assert f"cannot start: marathond.toml:13: arms.mine.mounts.0.source = {room}/gone: no such file or folder on this host" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (CONFIG + "[admission]\nconcurrency = 0\n", "marathond.toml:14: admission.concurrency = 0: must be at least 1\n"),
+        (CONFIG.replace("tasks/*", "taks/*"), 'taks/*": matches no folder\n'),
+        ("[campaign\n", "marathond.toml:1: not TOML: "),
+    ],
+)
+def test_a_wrong_configuration_is_a_line_on_stderr_and_exit_2(room: Path, text: str, line: str) -> None:
+    (room / "marathond.toml").write_text(text)
+    done = run("check")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_named_configuration(room: Path) -> None:
+    (room / "other.toml").write_text(CONFIG.replace('"first"', '"second"'))
+    assert "campaign second" in run("check", "--config", "other.toml").stdout
+    done = run("check", "-c", "gone.toml")
+    assert (done.exit_code, done.stderr) == (2, f"{room}/gone.toml: named by --config: no such file\n")
+
+
+def test_show_can_be_read_back(room: Path) -> None:
+    lines = run("show").stdout.splitlines()
+    assert "campaign.replicates = 2" in lines
+    assert "limits.agent_timeout_s = none" in lines
+    shown = tomllib.loads("\n".join(line for line in lines if not line.endswith("= none") and "\\x1b" not in line))
+    assert shown["admission"]["order"] == "replicate-major"
+    assert shown["engine"]["build_args"]["HTTP_PROXY"] == "http://(hidden)@proxy:3128"
+
+
+def test_show_origin(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARATHOND_ADMISSION__CONCURRENCY", "8")
+    lines = [" ".join(line.split()) for line in run("show", "--origin").stdout.splitlines()]
+    assert "admission.concurrency = 8 # env MARATHOND_ADMISSION__CONCURRENCY [live]" in lines
+    assert "campaign.replicates = 2 # marathond.toml:4 [extent]" in lines
+    assert "limits.agent_timeout_s = none # default [treatment]" in lines
+    assert 'network.range = "198.19.0.0/16" # default [restart]' in lines
+
+
+def test_show_json(room: Path) -> None:
+    shown = json.loads(run("show", "--json").stdout)
+    assert shown["campaign.replicates"] == {"value": 2, "origin": "marathond.toml:4", "change": "extent"}
+    assert shown["campaign.tasks"]["value"] == [str(room / "tasks/*")]
+    assert shown["arms.mine.env"]["value"] == {"OPENAI_API_KEY": "(hidden)", "MODE": "x"}
+
+
+@pytest.mark.parametrize("argv", [("show",), ("show", "--origin"), ("show", "--json")])
+def test_show_hides_secrets_and_sends_no_escapes(room: Path, argv: tuple[str, ...]) -> None:
+    done = run(*argv)
+    assert done.exit_code == 0
+    assert "geheim" not in done.stdout
+    assert "\x1b" not in done.stdout
