@@ -1,0 +1,130 @@
+"""The oracle, nop and command agents: a command line that runs detached in the trial's container.
+
+Owns the wrapper that puts output and exit status into files and carries the timer that ends the agent when no daemon is there to do it.
+Must not know other arms, deadlines' origins or the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from anyio import sleep
+
+from marathond.core.errors import GateFailed, NotFound
+from marathond.core.model import AgentKind, Arm, Mount, Task
+from marathond.ports.agent import AgentEnd, Environment, GatePassed
+from marathond.ports.engine import ExecSpec
+
+OUTPUT = "/logs/agent/output.txt"
+CTL = "/marathond/ctl"
+STATUS = f"{CTL}/exit-status"
+INPUTS = "/marathond/inputs"
+INSTRUCTION = f"{INPUTS}/instruction.md"
+
+# $1 timer in seconds (0: none), $2 output file, $3 status file, then the command.  The timer is for a daemon that is away past the
+# deadline (fault c19): it ends the whole process group, which is this script's own.  The inner trap takes the timer's sleep along when
+# the command ends first, so that nothing of ours is left in the agent's session.
+WRAPPER = """
+limit=$1 out=$2 status=$3
+shift 3
+exec </dev/null >>"$out" 2>&1
+timer=
+if [ "$limit" -gt 0 ]; then
+    (
+        sleep "$limit" &
+        nap=$!
+        trap 'kill "$nap"; exit 0' TERM
+        wait "$nap"
+        echo timer >"$status"
+        kill -s KILL 0
+    ) &
+    timer=$!
+fi
+"$@"
+code=$?
+if [ -n "$timer" ]; then kill -s TERM "$timer"; wait "$timer"; fi
+echo "$code" >"$status"
+exit "$code"
+"""
+
+FILE_POLL_S = 2.0
+"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
+
+
+class CommandAgent:
+    """Implements :class:`marathond.ports.agent.Agent` for the kinds oracle, nop and command."""
+
+    def mounts(self, task: Task, arm: Arm) -> Sequence[Mount]:
+        return arm.mounts
+
+    def environment(self, task: Task, arm: Arm) -> Mapping[str, str]:
+        return {"MARATHOND_INSTRUCTION": INSTRUCTION} if arm.kind is AgentKind.COMMAND else {}
+
+    async def gates(self, env: Environment) -> Sequence[GatePassed]:
+        """Uploads the oracle's solution; runs the arm's install check.  Raises GateFailed."""
+        passed: list[GatePassed] = []
+        if env.arm.kind is AgentKind.ORACLE:
+            if not env.task.has_solution:
+                raise GateFailed("gate_failed", f"{env.task.path}: the oracle needs solution/solve.sh, and there is none")
+            await env.engine.put_tree(env.container_id, Path(env.task.path) / "solution", "/solution")
+            passed.append(GatePassed("solution", "uploaded to /solution"))
+        if env.arm.install_check:
+            spec = ExecSpec(env.arm.install_check, env=dict(env.arm.env), user=env.arm.user or env.task.agent_user, cwd=env.arm.cwd)
+            result = await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s, max_output=4096)
+            if result.exit_code != 0:
+                said = result.output.strip() or "no output"
+                raise GateFailed("install_check_failed", f"install check {list(env.arm.install_check)} exited {result.exit_code}: {said}")
+            passed.append(GatePassed("install_check", "exit 0"))
+        return passed
+
+    def _command(self, env: Environment) -> tuple[Sequence[str], dict[str, str]] | None:
+        match env.arm.kind:
+            case AgentKind.NOP:
+                return None
+            case AgentKind.ORACLE:
+                return ("sh", "-c", "chmod +x /solution/solve.sh && exec /solution/solve.sh"), dict(env.task.solution_env)
+            case AgentKind.COMMAND:
+                return env.arm.argv, dict(env.arm.env)
+
+    async def create(self, env: Environment) -> str | None:
+        command = self._command(env)
+        if command is None:
+            return None
+        argv, variables = command
+        spec = ExecSpec(
+            argv=("sh", "-c", WRAPPER, "marathond-agent", str(env.timer_s or 0), OUTPUT, STATUS, *argv),
+            env=variables,
+            user=env.arm.user or env.task.agent_user,
+            cwd=env.arm.cwd,
+        )
+        return await env.engine.create_exec(env.container_id, spec)
+
+    async def begin(self, env: Environment, exec_id: str) -> None:
+        await env.engine.start_created_exec(exec_id)
+
+    async def wait(self, env: Environment, exec_id: str) -> AgentEnd:
+        """Until the command ended.  Unbounded: the caller brings the deadline."""
+        info = await env.engine.wait_exec(exec_id)
+        if info is not None:
+            return AgentEnd(info.exit_code, "exec")
+        # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
+        while await self._wrapper_alive(env):
+            await sleep(FILE_POLL_S)
+        return self._from_file(env)
+
+    async def _wrapper_alive(self, env: Environment) -> bool:
+        try:
+            return any("marathond-agent" in p.argv and STATUS in p.argv for p in await env.engine.processes(env.container_id))
+        except NotFound:
+            return False
+
+    def _from_file(self, env: Environment) -> AgentEnd:
+        path = env.run_dir.ctl / "exit-status"
+        try:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > 16:
+                return AgentEnd(None, "file", known=False)
+            text = path.read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            return AgentEnd(None, "file", known=False)
+        return AgentEnd(int(text), "file") if text.isdigit() else AgentEnd(None, "file", known=text == "timer")

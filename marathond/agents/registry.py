@@ -1,0 +1,9 @@
+"""Which agent drives which kind of arm."""
+
+from __future__ import annotations
+
+from marathond.agents.command import CommandAgent
+from marathond.core.model import AgentKind
+from marathond.ports.agent import Agent
+
+AGENTS: dict[AgentKind, Agent] = {kind: CommandAgent() for kind in (AgentKind.ORACLE, AgentKind.NOP, AgentKind.COMMAND)}

@@ -1,0 +1,38 @@
+"""An arm as JSON data and back.  What is written here is hashed as part of the treatment, so every field is always there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from marathond.core.model import AfterAgent, AgentKind, Arm, Mount
+
+
+def arm_to_data(arm: Arm) -> dict[str, Any]:
+    """Canonical plain values."""
+    return {
+        "name": arm.name,
+        "kind": arm.kind.value,
+        "argv": list(arm.argv),
+        "env": dict(sorted(arm.env.items())),
+        "user": arm.user,
+        "cwd": arm.cwd,
+        "mounts": [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in arm.mounts],
+        "install_check": list(arm.install_check),
+        "after_agent": arm.after_agent.value,
+    }
+
+
+def arm_from_data(data: Mapping[str, Any]) -> Arm:
+    """The reverse.  Raises KeyError or ValueError for data that this version did not write."""
+    return Arm(
+        name=data["name"],
+        kind=AgentKind(data["kind"]),
+        argv=tuple(data["argv"]),
+        env=dict(data["env"]),
+        user=data["user"],
+        cwd=data["cwd"],
+        mounts=tuple(Mount(m["source"], m["target"], m["read_only"]) for m in data["mounts"]),
+        install_check=tuple(data["install_check"]),
+        after_agent=AfterAgent(data["after_agent"]),
+    )

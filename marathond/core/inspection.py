@@ -1,0 +1,58 @@
+"""Is the container what we asked for?  Pure comparison of a spec with what the engine shows.
+
+Owns the rule that a proxy nobody asked for makes an environment dirty (fault b13).  Must not know how either was obtained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
+
+
+class Wanted(Protocol):
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def network(self) -> str | None: ...
+    @property
+    def image_id(self) -> str: ...
+
+
+class Shown(Protocol):
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def network_mode(self) -> str: ...
+    @property
+    def image_id(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def env(self) -> tuple[str, ...]: ...
+
+
+def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tuple[str, str] | None:
+    """Void code and one line of evidence, or None when all is as asked.
+
+    :param allowed_env: variables that the task or the arm sets itself, proxies included: those are their own business.
+    """
+    if not shown.running:
+        return "container_failed", f"the container does not run: {shown.status}, exit {shown.exit_code}"
+    missing = [f"{k}={v}" for k, v in wanted.labels.items() if shown.labels.get(k) != v]
+    if missing:
+        return "environment_mismatch", f"labels missing or different: {', '.join(missing)}"
+    mode = wanted.network or "none"
+    if shown.network_mode != mode:
+        return "environment_mismatch", f"network mode is {shown.network_mode}, asked for {mode}"
+    if shown.image_id != wanted.image_id:
+        return "environment_mismatch", f"image is {shown.image_id}, asked for {wanted.image_id}"
+    dirty = sorted(name for name in (v.partition("=")[0] for v in shown.env) if name.lower() in PROXY_VARIABLES and name not in allowed_env)
+    if dirty:
+        return "environment_dirty", f"proxy settings in the running container that nobody asked for: {', '.join(dirty)}"
+    return None
