@@ -63,8 +63,16 @@ KNOBS: dict[str, Knob] = {
         Knob("admission.disk_floor_percent", 5.0, "percent of a filesystem that must stay free", low=0, high=95),
         Knob("admission.disk_floor_gb", 2.0, "GiB of a filesystem that must stay free", low=0, high=2**20),
         Knob("admission.passes", 3, "attempts at a cell before it is parked", low=1, high=100),
-        Knob("admission.breaker_after", 5, "like infrastructure failures in a row that close admission", low=1, high=1000),
-        Knob("admission.breaker_pause_s", 300.0, "seconds until a probe after that", low=1, high=86400),
+        Knob(
+            "admission.breaker_after", 5, "infrastructure voids of one code within breaker_pause_s that close admission", low=1, high=1000
+        ),
+        Knob(
+            "admission.breaker_pause_s",
+            300.0,
+            "seconds that admission stays closed then, and in which voids are counted",
+            low=1,
+            high=86400,
+        ),
     )
 }
 

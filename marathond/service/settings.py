@@ -70,6 +70,11 @@ class Settings(BaseSettings):
         return (init_settings, *(_LayerSource(settings_cls, layer) for layer in _LAYERS.get()))
 
     @property
+    def config_path(self) -> Path:
+        """The file that was read; reloading means loading it again."""
+        return next(layer.file.path for layer in self._layers if layer.file is not None)
+
+    @property
     def arm_names(self) -> tuple[str, ...]:
         """The campaign's arms, in the order in which it names them (by default all, as defined)."""
         return self.campaign.arms or tuple(self.arms)

@@ -1,4 +1,4 @@
-"""From the paths and patterns of ``[campaign]`` to task folders.
+"""From the paths, folders of tasks and patterns of ``[campaign]`` to task folders.
 
 Owns patterns, ``include``, ``exclude`` and the rule that a task's name is its folder's.  Must not read what is in a folder: a bad task
 parks its cells later and disturbs nobody; a pattern or a name that fits nothing is a typing error and is refused here.
@@ -48,10 +48,18 @@ def task_folders(settings: Settings) -> tuple[Path, ...]:
 
 def _folders(pattern: str) -> list[Path]:
     path = Path(pattern)
-    if not glob.has_magic(pattern) or path.is_dir():
+    if path.is_dir():
+        return [path] if (path / "task.toml").exists() else _tasks_below(path) or [path]
+    if not glob.has_magic(pattern):
         return [path]
     matches = glob.glob(pattern)  # noqa: PTH207  # Path.glob would match hidden folders
     return sorted(match for match in map(Path, matches) if match.is_dir())
+
+
+def _tasks_below(path: Path) -> list[Path]:
+    """The folders in ``path`` if it is a folder of tasks: if one of them has a task.toml.  One without parks, it is not passed over."""
+    folders = sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+    return folders if any((folder / "task.toml").exists() for folder in folders) else []
 
 
 def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:

@@ -17,6 +17,9 @@ def room(tmp_path: Path) -> Path:
     room = tmp_path / "a[1]*"
     for name in ("tasks/one", "tasks/two", "more/three", "again/two", "tasks/.hidden"):
         (room / name).mkdir(parents=True)
+    for name in ("suite/four", "suite/no-toml", "suite/four/tests"):
+        (room / name).mkdir(parents=True)
+    (room / "suite/four/task.toml").touch()
     (room / "tasks/README.md").write_text("no folder")
     return room
 
@@ -33,6 +36,9 @@ def _names(room: Path, campaign: str) -> list[str]:
     [
         ('tasks = ["tasks/*"]', ["tasks/one", "tasks/two"]),
         ('tasks = ["tasks/*", "tasks/one", "./tasks/../tasks/two"]', ["tasks/one", "tasks/two"]),
+        ('tasks = ["tasks"]', ["tasks"]),
+        ('tasks = ["suite"]', ["suite/four", "suite/no-toml"]),
+        ('tasks = ["suite/four"]', ["suite/four"]),
         ('tasks = ["more/*", "tasks/o??"]', ["tasks/one", "more/three"]),
         ('tasks = ["*/*"]\nexclude = ["two"]', None),
         ('tasks = ["tasks/*", "more/three"]\nexclude = ["two"]', ["tasks/one", "more/three"]),
