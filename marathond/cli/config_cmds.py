@@ -106,9 +106,11 @@ def _missing_mounts(settings: Settings) -> Iterator[str]:
 
     for name in settings.arm_names:
         for index, mount in enumerate(settings.arms[name].mounts):
-            if not mount.source.exists():
+            try:
+                mount.source.stat()
+            except OSError as error:
                 place = where(settings, "arms", name, "mounts", index, "source")
-                yield f"{place}: arms.{name}.mounts.{index}.source = {mount.source}: no such file or folder on this host"
+                yield f"{place}: arms.{name}.mounts.{index}.source = {mount.source}: {(error.strerror or str(error)).lower()}"
 
 
 def plain(value: Any) -> Any:

@@ -48,8 +48,11 @@ def task_folders(settings: Settings) -> tuple[Path, ...]:
 
 def _folders(pattern: str) -> list[Path]:
     path = Path(pattern)
-    if path.is_dir():
-        return [path] if (path / "task.toml").exists() else _tasks_below(path) or [path]
+    try:
+        if path.is_dir():
+            return [path] if (path / "task.toml").exists() else _tasks_below(path) or [path]
+    except PermissionError:
+        return [path]  # reading it as a task says what may not be read, and parks it
     if not glob.has_magic(pattern):
         return [path]
     matches = glob.glob(pattern)  # noqa: PTH207  # Path.glob would match hidden folders
