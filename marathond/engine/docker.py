@@ -49,7 +49,8 @@ IDLE = "while :; do sleep 86400 & wait $! || [ $? -gt 128 ] || exit 1; done"
 _BUSY = (409, 500)
 """Statuses of a removal that the engine could not carry out now: already in progress, or a busy mount."""
 
-_TOP_TRIES = 3
+_TOP_TRIES = 5
+"""Looks at the process list while processes come and go; the last one counts."""
 
 _log = structlog.get_logger(__name__)
 
@@ -216,25 +217,31 @@ class DockerEngine:
         :raises NotFound: unknown container.
         :raises EngineError: when the ids are not of this host (an engine elsewhere, another pid namespace).
         """
-        strangers: list[int] = []
-        for _ in range(_TOP_TRIES):  # a pid reused between ps and our look is a stranger once, not three times
-            try:
-                raw = await self._client.request(
-                    "container.top", "GET", f"containers/{container_id}/top", params={"ps_args": procs.PS_ARGS}
-                )
-            except NotFound:
-                raise
-            except EngineError as exc:
-                if exc.status in _BUSY and "is not running" in exc.detail:
-                    return []
-                raise
-            rows = procs.parse_top(raw)
-            found, strangers = await anyio.to_thread.run_sync(procs.identify, rows, container_id)
-            if not strangers:
-                return found
-        raise EngineError(
-            "container.top", 0, f"pids {strangers} are not in container {container_id[:12]} here: is the engine on this host?"
-        )
+        found: list[Process] = []
+        before: set[int] = set()
+        for _ in range(_TOP_TRIES):
+            rows = await self._top(container_id)
+            found, odd = await anyio.to_thread.run_sync(procs.identify, rows, container_id)
+            if not odd:
+                break
+            # Odd once: it ended between ps and our look.  Odd and still listed: the pids mean nothing here, and [] would look like death.
+            if strangers := odd & before:
+                where = f"pids {sorted(strangers)} of container {container_id[:12]} are not its processes on this host"
+                raise EngineError("container.top", 0, f"{where}; does engine {self.name} run on another machine or pid namespace?")
+            before = odd
+        return found
+
+    async def _top(self, container_id: str) -> list[tuple[int, str]]:
+        params = {"ps_args": procs.PS_ARGS}
+        try:
+            raw = await self._client.request("container.top", "GET", f"containers/{container_id}/top", params=params)
+        except NotFound:
+            raise
+        except EngineError as exc:
+            if exc.status in _BUSY and "is not running" in exc.detail:
+                return []
+            raise
+        return procs.parse_top(raw)
 
     async def kill(self, processes: Sequence[Process]) -> None:
         for process in processes:

@@ -69,22 +69,22 @@ def read_stat(pid: int) -> Stat | None:
         raise EngineError("container.top", 0, f"cannot read /proc/{pid}/stat: {exc}") from exc
 
 
-def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[Process], list[int]]:
-    """Complete ``top``'s rows from /proc: (processes that run, pids that are here but in no cgroup of the container)."""
-    found, strangers = [], []
+def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[Process], set[int]]:
+    """Complete ``top``'s rows from /proc: (processes that run, pids that are not here or in no cgroup of the container).
+
+    A pid of the second kind has ended since, or has even been reused, if it is not listed again; otherwise the engine is not on this host.
+    """
+    found, odd = [], set()
     for pid, argv in rows:
-        before = read_stat(pid)
-        if before is None or before.runs_nothing:
-            continue
-        member = belongs(pid, container_id)
-        after = read_stat(pid)  # the pid could have been reused between the looks: all three must speak of one process
-        if member is None or after is None or after.start_ticks != before.start_ticks or after.runs_nothing:
-            continue
-        if member:
-            found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv))
-        else:
-            strangers.append(pid)
-    return found, strangers
+        before, member, after = read_stat(pid), belongs(pid, container_id), read_stat(pid)
+        if before is not None and after is not None and before.start_ticks == after.start_ticks:
+            if after.runs_nothing:
+                continue
+            if member:  # all three looks spoke of one process
+                found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv))
+                continue
+        odd.add(pid)
+    return found, odd
 
 
 def kill_process(process: Process) -> None:
