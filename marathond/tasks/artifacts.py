@@ -1,0 +1,219 @@
+"""Artifacts out of a run directory: read safely, written atomically.
+
+Owns copying, hashing and durability.  Must not know what the files mean, nor the ledger.  A run directory is written by agents and must be
+taken for hostile; the destination is ours, and may be a network file system.  All functions block: call them from a worker thread.
+One writer per destination is assumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from marathond.core.errors import ArtifactError
+from marathond.tasks.atomic import Aside, sync_folder, write_atomic
+from marathond.tasks.paths import kind_of, open_file, open_folder, open_subfolder, parts_of, translate
+
+__all__ = ["ArtifactRecord", "export_tree", "read_bounded", "write_atomic"]
+
+CHUNK_BYTES = 1 << 20
+MAX_DEPTH = 32
+FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRecord:
+    """One entry of a run directory, by its relative path.  ``skipped`` is why it was not copied; there is no hash then."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An entry as the walk saw it; it may be another thing by the time it is opened."""
+
+    parts: tuple[str, ...]
+    size_bytes: int
+    skipped: str = ""
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.parts)
+
+
+def export_tree(source: Path, dest: Path, *, max_bytes: int, max_files: int) -> list[ArtifactRecord]:
+    """Copy the regular files below ``source`` to ``dest``; every other entry is listed as skipped, with the reason.
+
+    Small files go first, so that a huge one cannot use up ``max_bytes`` (of all files together) before the results are safe.  At most
+    ``max_files`` entries are looked at: writers that do not trust each other get a call each.  A source that is gone is one skipped record.
+
+    :return: records sorted by path; each copied file is complete, synced and under its final name.
+    :raises ArtifactError: the destination failed (``no_space``, ``io``).  Trouble with the source is a skipped record.
+    """
+    try:
+        with open_folder(source) as root:
+            found = list(_bounded_walk(root, max_files))
+            records = _copy_all(root, found, dest, max_bytes)
+    except FileNotFoundError:
+        return [ArtifactRecord("", "", 0, "the folder is gone")]
+    except OSError as error:
+        return [ArtifactRecord("", "", 0, f"the folder cannot be read: {error.strerror}")]
+    return sorted(records, key=lambda record: record.path)
+
+
+def _bounded_walk(root: int, max_files: int) -> Iterator[_Found]:
+    left = max_files
+    for found in _walk(root, (), max_files):
+        if left == 0:
+            yield _Found((), 0, f"more than {max_files} entries: the rest was not looked at")
+            return
+        left -= 1
+        if found.skipped != FOLDER:
+            yield found
+
+
+def _walk(root: int, parts: tuple[str, ...], max_names: int) -> Iterator[_Found]:
+    """Everything below ``parts``, folders before what they hold.  No folder stays open meanwhile."""
+    try:
+        with open_subfolder(root, parts, "/".join(parts)) as folder:
+            seen = [_look(folder, parts, name) for name in _names(folder, max_names)]
+    except (OSError, ArtifactError) as error:
+        yield _Found(parts, 0, _why(error))
+        return
+    for found in seen:
+        if found.skipped == FOLDER and len(found.parts) >= MAX_DEPTH:
+            yield _Found(found.parts, 0, f"more than {MAX_DEPTH} levels deep")
+            continue
+        yield found
+        if found.skipped == FOLDER:
+            yield from _walk(root, found.parts, max_names)
+
+
+def _names(folder: int, max_names: int) -> list[str]:
+    names: list[str] = []
+    with os.scandir(folder) as listing:
+        for item in listing:
+            names.append(item.name)
+            if len(names) > max_names:
+                break
+    return sorted(names)
+
+
+def _look(folder: int, parts: tuple[str, ...], name: str) -> _Found:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode(errors="backslashreplace")
+        return _Found((*parts, shown), 0, "its name is not UTF-8")
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        return _Found((*parts, name), 0, _why(error))
+    kind = kind_of(status.st_mode)
+    return _Found((*parts, name), status.st_size, "" if kind == "file" else kind)
+
+
+def _copy_all(root: int, found: list[_Found], dest: Path, max_bytes: int) -> list[ArtifactRecord]:
+    records = [ArtifactRecord(item.path, "", item.size_bytes, item.skipped) for item in found if item.skipped]
+    folders: set[Path] = set()
+    left = max_bytes
+    for item in sorted((item for item in found if not item.skipped), key=lambda item: (item.size_bytes, item.parts)):
+        record = _copy(root, item, dest, left, folders)
+        left -= 0 if record.skipped else record.size_bytes
+        records.append(record)
+    for folder in sorted(folders):
+        sync_folder(folder)
+    return records
+
+
+def _copy(root: int, item: _Found, dest: Path, left: int, folders: set[Path]) -> ArtifactRecord:
+    if item.size_bytes > left:
+        return ArtifactRecord(item.path, "", item.size_bytes, f"too large: {left} bytes were left to copy")
+    try:
+        with open_subfolder(root, item.parts[:-1], item.path) as folder:
+            descriptor = open_file(folder, item.parts[-1], item.path)
+    except (OSError, ArtifactError) as error:
+        return ArtifactRecord(item.path, "", item.size_bytes, _why(error))
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        target = dest.joinpath(*item.parts)
+        _make_folders(target.parent, dest, folders)
+        return _pour(stream, item, target, left)
+
+
+def _pour(stream: BinaryIO, item: _Found, target: Path, left: int) -> ArtifactRecord:
+    """Copy until the end; a file that grows beyond what is left, or breaks while it is read, is not kept."""
+    hasher, size_bytes, skipped = hashlib.sha256(), 0, ""
+    with Aside(target) as aside:
+        while not skipped:
+            try:
+                chunk = stream.read(CHUNK_BYTES)
+            except OSError as error:
+                skipped = _why(error)
+                break
+            if not chunk:
+                aside.keep()
+                return ArtifactRecord(item.path, hasher.hexdigest(), size_bytes)
+            size_bytes += len(chunk)
+            if size_bytes > left:
+                skipped = f"too large: it grew beyond the {left} bytes that were left to copy"
+            else:
+                hasher.update(chunk)
+                aside.write(chunk)
+    return ArtifactRecord(item.path, "", size_bytes, skipped)
+
+
+def _make_folders(folder: Path, top: Path, folders: set[Path]) -> None:
+    if folder in folders:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise translate(str(folder), error) from error
+    while True:
+        folders.add(folder)
+        if folder in (top, folder.parent):
+            break
+        folder = folder.parent
+    folders.add(top.parent)
+
+
+def _why(error: OSError | ArtifactError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it vanished"
+    if isinstance(error, ArtifactError):
+        return error.detail
+    return f"cannot be read: {error.strerror or error}"
+
+
+def read_bounded(root: Path, relative: str, max_bytes: int) -> bytes | None:
+    """The bytes of a small file below ``root``; None when it, or anything on the way to it, is absent.
+
+    :raises ArtifactError: ``unsafe_path`` (a link on the way, a path that goes up), ``not_regular``, ``too_large``, ``io``.
+    """
+    *above, name = parts_of(relative)
+    try:
+        with open_folder(root) as top, open_subfolder(top, tuple(above), relative) as folder:
+            descriptor = open_file(folder, name, relative)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            return _read_at_most(stream, relative, max_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise translate(relative, error) from error
+
+
+def _read_at_most(stream: BinaryIO, relative: str, max_bytes: int) -> bytes:
+    data = bytearray()
+    while len(data) <= max_bytes:
+        chunk = stream.read(min(CHUNK_BYTES, max_bytes + 1 - len(data)))
+        if not chunk:
+            return bytes(data)
+        data += chunk
+    raise ArtifactError("too_large", relative, f"more than {max_bytes} bytes")
