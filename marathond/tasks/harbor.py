@@ -16,14 +16,16 @@ from typing import Any
 
 from marathond.core.errors import ConfigError
 from marathond.core.model import Task, Unrunnable
+from marathond.core.text import printable
 from marathond.tasks.dataset import manifest_error
 from marathond.tasks.digest import Kind, Tree, open_regular, scan, tree_digest
 from marathond.tasks.environment import ENVIRONMENT_KEYS, env_of, has_file, healthcheck_of, image_of, size_mb, workdir_of
-from marathond.tasks.fields import Section
+from marathond.tasks.fields import Section, show
 from marathond.tasks.support import network_of, unsupported
 
 MAX_TOML_BYTES = 1 << 20
 MAX_INSTRUCTION_BYTES = 8 << 20
+MAX_DETAIL = 500
 BUILD_TIMEOUT_S = 600.0
 VERIFIER_TIMEOUT_S = 600.0
 
@@ -57,22 +59,22 @@ def read_task(path: Path, environ: Mapping[str, str] | None = None) -> Task | Un
         of its own environment a task may see.
     :return: the task, or why it cannot run (``task_missing``, ``task_broken``, ``task_unsupported``), in one line.
     """
-    name = path.absolute().name
     try:
         tree = scan(path)
         root = _parse(tree)
         if refusal := unsupported(root, tree):
-            return Unrunnable(name, str(path), "task_unsupported", refusal)
-        outcome = _task(name, path, tree, Section(root, "", []), environ or {})
+            return _refused(path, "task_unsupported", refusal)
+        _check_folders(tree)
+        outcome = _task(path, tree, Section(root, "", []), environ or {})
         if isinstance(outcome, str):
-            return Unrunnable(name, str(path), "task_unsupported", outcome)
+            return _refused(path, "task_unsupported", outcome)
         if mismatch := manifest_error(tree, path, _declared_name(root)):
-            return Unrunnable(name, str(path), "task_broken", mismatch)
+            return _refused(path, "task_broken", mismatch)
         return outcome
     except FileNotFoundError:
-        return Unrunnable(name, str(path), "task_missing", f"{path}: no such directory")
+        return _refused(path, "task_missing", f"{path}: no such directory")
     except ConfigError as error:
-        return Unrunnable(name, str(path), "task_broken", _one_line(str(error)))
+        return _refused(path, "task_broken", str(error))
 
 
 def dataset_digest_error(path: Path) -> str | None:
@@ -82,14 +84,15 @@ def dataset_digest_error(path: Path) -> str | None:
     """
     try:
         tree = scan(path)
-        return manifest_error(tree, path, _declared_name(_parse(tree)))
+        error = manifest_error(tree, path, _declared_name(_parse(tree)))
     except FileNotFoundError:
-        return f"{path}: no such directory"
-    except ConfigError as error:
-        return _one_line(str(error))
+        error = f"{path}: no such directory"
+    except ConfigError as broken:
+        error = str(broken)
+    return None if error is None else printable(error, MAX_DETAIL)
 
 
-def _task(name: str, path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> Task | str:
+def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> Task | str:
     """The task, or an unsupported feature by name."""
     agent, verifier, environment, solution = (root.section(key) for key in ("agent", "verifier", "environment", "solution"))
     for section, known in ((root, _ROOT), (root.section("task"), _TASK), (agent, _AGENT), (verifier, _VERIFIER)):
@@ -98,7 +101,7 @@ def _task(name: str, path: Path, tree: Tree, root: Section, environ: Mapping[str
     solution.note_unknown(frozenset({"env"}))
     _check_verifier_mode(verifier)
     if environment.integer("gpus", at_least=0):
-        return f"task.toml: environment.gpus = {environment.table['gpus']}: GPUs are not supported"
+        return f"task.toml: environment.gpus = {show(environment.table['gpus'])}: GPUs are not supported"
     if (environment.text("os") or "linux").lower() != "linux":
         raise environment.wrong("os", "must be linux")
     network = network_of(environment, agent, verifier)
@@ -109,7 +112,7 @@ def _task(name: str, path: Path, tree: Tree, root: Section, environ: Mapping[str
     image, has_dockerfile = image_of(environment, tree)
     verifier_timeout_s = verifier.number("timeout_sec")
     return Task(
-        name=name,
+        name=path.absolute().name,
         path=str(path),
         digest=tree_digest(tree),
         context_digest=tree_digest(tree, "environment"),
@@ -205,5 +208,13 @@ def _declared_name(root: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _check_folders(tree: Tree) -> None:
+    """A link in the place of a whole folder would be uploaded, built and hashed as something else than it looks."""
+    for name in ("environment", "tests", "solution"):
+        entry = tree.get(name)
+        if entry is not None and entry.kind is not Kind.FOLDER:
+            raise ConfigError(name, f"a {entry.kind.value}", "a folder")
+
+
+def _refused(path: Path, code: str, detail: str) -> Unrunnable:
+    return Unrunnable(path.absolute().name, str(path), code, printable(detail, MAX_DETAIL))

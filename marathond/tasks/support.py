@@ -25,9 +25,9 @@ def unsupported(root: Mapping[str, Any], tree: Tree) -> str | None:
 
 def _unsupported(root: Mapping[str, Any], tree: Tree) -> Iterator[str]:
     environment, verifier = _table(root, "environment"), _table(root, "verifier")
-    version = str(root.get("schema_version", root.get("version", "1.0")))[:20]
-    if not version.startswith("1.") and version != "1":
-        yield f"task.toml: schema_version {show(version)}: only 1.x is supported"
+    version = root.get("schema_version", root.get("version", "1.0"))
+    if not show(version).strip("'").startswith("1"):
+        yield f"task.toml: schema_version = {show(version)}: only 1.x is supported"
     if root.get("steps"):
         yield "task.toml: steps: multi-step tasks are not supported"
     if tree.get("steps") is not None:

@@ -168,6 +168,7 @@ def test_canary_lines_are_stripped(make_task: MakeTask) -> None:
         (IMAGE + 'gpus = "2"', ("environment.gpus", "2")),
         (IMAGE + 'os = "Windows"', ("environment.os", "windows")),
         ('schema_version = "2.0"\n' + IMAGE, ("schema_version", "2.0")),
+        (f"schema_version = 0x{'f' * 5000}\n" + IMAGE, ("schema_version", "bits")),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(make_task: MakeTask, toml: str, words: tuple[str, ...]) -> None:
@@ -224,6 +225,12 @@ def test_missing_and_unreadable_files(make_task: MakeTask, tmp_path: Path) -> No
     refused(make_task(name="b", **{"tests/test.sh": None}), "task_broken", "tests/test.sh: missing")
     refused(make_task(name="c", **{"instruction.md": None}), "task_broken", "instruction.md: missing")
     refused(make_task(name="d", **{"instruction.md": b"caf\xe9"}), "task_broken", "instruction.md: not UTF-8 at byte 3")
+    turned = make_task(name="e", **{"tests/test.sh": None, "elsewhere/test.sh": "true\n"})
+    (turned / "tests").symlink_to("elsewhere")
+    refused(turned, "task_broken", "tests: a link", "a folder")
+    escaping = make_task(name="f")
+    (escaping / "\x1b[31m\nline").symlink_to("/etc")
+    assert "\x1b" not in refused(escaping, "task_broken", "/etc")
     (file := tmp_path / "file").write_text("")
     refused(file, "task_missing")
 
@@ -304,7 +311,7 @@ VALUES = st.sampled_from(
         "{ a = 1 }",
         "1979-05-27",
         "1e999",
-        "0x" + "f" * 400,
+        "0x" + "f" * 4000,
     ]
 )
 
@@ -343,4 +350,4 @@ def test_a_mutated_task_toml_never_raises(make_task: MakeTask, toml: bytes) -> N
         assert not table.get("steps") and outcome.image
     else:
         assert outcome.code in {"task_broken", "task_unsupported"}
-        assert outcome.detail and "\n" not in outcome.detail and len(outcome.detail) < 600
+        assert outcome.detail and "\n" not in outcome.detail and len(outcome.detail) <= 500
