@@ -1,7 +1,8 @@
 -- 0001: the ledger.
 -- Every rule that must hold is a constraint, a unique index or a trigger named after the rule, so that the sqlite3 shell meets it too.
 -- Vocabularies that grow (events, void codes) are rows, not CHECK lists.  Times are integer milliseconds since 1970 UTC.
--- The migration runner adds, for every table, triggers that refuse writes while foreign keys are off (see ledger/guards.py).
+-- The migration runner adds, for every table, triggers that refuse writes while foreign keys or recursive triggers are off
+-- (see ledger/guards.py): with the latter off, REPLACE would delete rows without asking the triggers below.
 
 -- ── identity and lives ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -41,6 +42,7 @@ CREATE TABLE campaign (
     treatment_json TEXT    NOT NULL CONSTRAINT campaign_treatment_is_json CHECK (json_valid(treatment_json)),
     config_json    TEXT    NOT NULL CONSTRAINT campaign_config_is_json CHECK (json_valid(config_json)),
     out_dir        TEXT    NOT NULL,
+    cell_order     TEXT    NOT NULL,                -- core/order.py; order and seed decide no result and may change
     seed           INTEGER NOT NULL
 ) STRICT;
 
@@ -107,7 +109,7 @@ CREATE TABLE claim (
     token          TEXT    NOT NULL CONSTRAINT claim_token_unique UNIQUE,
     run_id         INTEGER NOT NULL REFERENCES run,
     claimed_at_ms  INTEGER NOT NULL,
-    released_at_ms INTEGER CONSTRAINT claim_released_after_claimed CHECK (released_at_ms >= 0),
+    released_at_ms INTEGER CONSTRAINT claim_released_at_is_a_time CHECK (released_at_ms >= 0),
     CONSTRAINT claim_key UNIQUE (claim_id, cell_id)
 ) STRICT;
 CREATE UNIQUE INDEX claim_one_live_per_cell ON claim (cell_id) WHERE released_at_ms IS NULL;
@@ -183,7 +185,10 @@ CREATE TABLE container (
     intended_at_ms INTEGER NOT NULL,
     docker_id     TEXT    CONSTRAINT container_docker_id_unique UNIQUE,
     started_at    TEXT,
-    gone_at_ms    INTEGER
+    gone_at_ms    INTEGER,
+    gone_because  TEXT    CONSTRAINT container_gone_known CHECK (gone_because IN ('seen_gone', 'never_created', 'ledger_copied')),
+    CONSTRAINT container_gone_whole CHECK ((gone_at_ms IS NULL) = (gone_because IS NULL)),
+    CONSTRAINT container_never_created_has_no_id CHECK (gone_because IS NOT 'never_created' OR docker_id IS NULL)
 ) STRICT;
 CREATE INDEX container_maybe_there ON container (engine) WHERE gone_at_ms IS NULL;
 
@@ -204,7 +209,8 @@ CREATE TABLE trial_agent (
     exit_source       TEXT,                      -- 'exec' (the engine's word) or 'file' (forgeable; only after the engine forgot the exec)
     oom_killed        INTEGER CONSTRAINT trial_agent_oom_is_bool CHECK (oom_killed IN (0, 1)),
     overrun_ms        INTEGER,
-    processes_json    TEXT    CONSTRAINT trial_agent_processes_is_json CHECK (json_valid(processes_json)),
+    processes_json    TEXT    CONSTRAINT trial_agent_processes_is_json 
+        CHECK (processes_json IS NULL OR json_valid(processes_json)),
     CONSTRAINT trial_agent_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL))
 ) STRICT;
 
@@ -216,12 +222,13 @@ CREATE TABLE verification (
     started_at_ms INTEGER NOT NULL,
     started_mono_ms INTEGER NOT NULL,
     boot_id       TEXT    NOT NULL,
-    limit_ms      INTEGER NOT NULL,
+    limit_ms      INTEGER NOT NULL CONSTRAINT verification_limit_positive CHECK (limit_ms > 0),
     limit_origin  TEXT    NOT NULL,
     ended_at_ms   INTEGER,
     outcome       TEXT,                          -- 'exited', 'deadline', 'lost'
     exit_code     INTEGER,
-    PRIMARY KEY (trial_id, round)
+    CONSTRAINT verification_one_per_round PRIMARY KEY (trial_id, round),
+    CONSTRAINT verification_ends_whole CHECK ((ended_at_ms IS NULL) = (outcome IS NULL))
 ) STRICT;
 
 -- What really applied, with origins: network policy per phase, limits, gates passed.  Shown by `marathonctl show`.
@@ -246,7 +253,8 @@ CREATE TABLE score (
     flags_json    TEXT    NOT NULL CONSTRAINT score_flags_is_json CHECK (json_valid(flags_json)),
     at_ms         INTEGER NOT NULL,
     run_id        INTEGER NOT NULL REFERENCES run,
-    CONSTRAINT score_tests_make_sense CHECK (tests_passed IS NULL OR (tests_passed >= 0 AND (tests_total IS NULL OR tests_passed <= tests_total)))
+    CONSTRAINT score_tests_make_sense
+        CHECK (tests_passed IS NULL OR (tests_passed >= 0 AND (tests_total IS NULL OR tests_passed <= tests_total)))
 ) STRICT;
 CREATE INDEX score_by_trial ON score (trial_id);
 
@@ -320,6 +328,9 @@ CREATE TABLE void (
     CONSTRAINT void_is_undone_whole CHECK ((undone_at_ms IS NULL) = (undone_by IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX void_one_standing_per_trial ON void (trial_id) WHERE undone_at_ms IS NULL;
+CREATE INDEX void_by_trial ON void (trial_id, void_id);
+CREATE INDEX void_by_batch ON void (batch);
+CREATE INDEX void_by_time ON void (at_ms);
 
 CREATE TABLE park (
     park_id      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -331,6 +342,7 @@ CREATE TABLE park (
     ended_at_ms  INTEGER,
     ended_by     TEXT,
     ended_reason TEXT,
+    passes_from_void_id INTEGER,                 -- set when a person ends it: earlier voids use up no passes any more
     CONSTRAINT park_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX park_one_standing_per_cell ON park (cell_id) WHERE ended_at_ms IS NULL;
@@ -362,8 +374,10 @@ CREATE TABLE network_lease (
     network_id     TEXT,
     leaked_at_ms   INTEGER,                      -- first time that its removal was refused or found undone
     remove_attempts INTEGER NOT NULL DEFAULT 0,
+    removal_failed_at_ms INTEGER,                -- the last refusal
     released_at_ms INTEGER,
-    released_because TEXT CONSTRAINT network_lease_release_known CHECK (released_because IN ('seen_gone', 'never_created')),
+    released_because TEXT CONSTRAINT network_lease_release_known
+        CHECK (released_because IN ('seen_gone', 'never_created', 'ledger_copied')),
     CONSTRAINT network_lease_released_whole CHECK ((released_at_ms IS NULL) = (released_because IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX network_lease_one_live_per_subnet ON network_lease (engine, subnet) WHERE released_at_ms IS NULL AND subnet IS NOT NULL;
@@ -414,7 +428,8 @@ CREATE UNIQUE INDEX finding_one_open_per_subject ON finding (code, subject) WHER
 -- Why nothing is admitted right now, apart from resources: pause and drain by a person, breaker by the daemon.
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind        TEXT    NOT NULL CONSTRAINT admission_stop_kind_known CHECK (kind IN ('pause', 'drain', 'breaker', 'invariant', 'stop_loss')),
+    kind        TEXT    NOT NULL CONSTRAINT admission_stop_kind_known
+        CHECK (kind IN ('pause', 'drain', 'breaker', 'invariant', 'stop_loss')),
     detail      TEXT    NOT NULL,
     author      TEXT    NOT NULL,
     at_ms       INTEGER NOT NULL,
@@ -460,6 +475,14 @@ CREATE TABLE artifact (
 ) STRICT, WITHOUT ROWID;
 
 -- ── rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- Every life of the daemon writes under its own number; a life that was replaced must not (the writer asks, too).
+CREATE TRIGGER claim_by_newest_run BEFORE INSERT ON claim WHEN NEW.run_id IS NOT (SELECT max(run_id) FROM run)
+BEGIN SELECT RAISE(ABORT, 'written_by_newest_run'); END;
+CREATE TRIGGER trial_by_newest_run BEFORE INSERT ON trial WHEN NEW.run_id IS NOT (SELECT max(run_id) FROM run)
+BEGIN SELECT RAISE(ABORT, 'written_by_newest_run'); END;
+CREATE TRIGGER trial_event_by_newest_run BEFORE INSERT ON trial_event WHEN NEW.run_id IS NOT (SELECT max(run_id) FROM run)
+BEGIN SELECT RAISE(ABORT, 'written_by_newest_run'); END;
 
 CREATE TRIGGER trial_starts_new BEFORE INSERT ON trial WHEN NEW.state <> 'new'
 BEGIN SELECT RAISE(ABORT, 'trial_starts_new'); END;
@@ -572,17 +595,26 @@ CREATE TRIGGER claim_only_open_cell BEFORE INSERT ON claim WHEN
     OR EXISTS (SELECT 1 FROM park WHERE cell_id = NEW.cell_id AND ended_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'claim_only_open_cell'); END;
 
-CREATE TRIGGER container_is_fixed BEFORE UPDATE OF trial_id, engine, name, intended_at_ms ON container
+CREATE TRIGGER container_is_fixed BEFORE UPDATE OF container_row, trial_id, engine, name, image_id, context_digest, intended_at_ms
+    ON container
 BEGIN SELECT RAISE(ABORT, 'container_is_fixed'); END;
 CREATE TRIGGER container_id_set_once BEFORE UPDATE OF docker_id ON container
 WHEN OLD.docker_id IS NOT NULL AND NEW.docker_id IS NOT OLD.docker_id
 BEGIN SELECT RAISE(ABORT, 'container_id_set_once'); END;
-CREATE TRIGGER container_stays_gone BEFORE UPDATE OF gone_at_ms ON container WHEN OLD.gone_at_ms IS NOT NULL
+CREATE TRIGGER container_stays_gone BEFORE UPDATE OF gone_at_ms, gone_because, docker_id ON container WHEN OLD.gone_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'container_stays_gone'); END;
 CREATE TRIGGER container_is_never_deleted BEFORE DELETE ON container BEGIN SELECT RAISE(ABORT, 'container_is_never_deleted'); END;
 CREATE TRIGGER container_needs_live_trial BEFORE INSERT ON container
 WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'reserved'
 BEGIN SELECT RAISE(ABORT, 'container_needs_live_trial'); END;
+
+-- The subnet gate: no container of a task with network without a network of its own (faults b01, b05).
+CREATE TRIGGER container_needs_lease BEFORE INSERT ON container WHEN EXISTS
+    (SELECT 1 FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE trial_id = NEW.trial_id AND needs_network)
+    AND NOT EXISTS (SELECT 1 FROM network_lease WHERE trial_id = NEW.trial_id AND released_at_ms IS NULL)
+BEGIN SELECT RAISE(ABORT, 'container_needs_lease'); END;
+CREATE TRIGGER container_starts_there BEFORE INSERT ON container WHEN NEW.gone_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'container_starts_there'); END;
 
 CREATE TRIGGER network_lease_needs_live_trial BEFORE INSERT ON network_lease
 WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'reserved'
@@ -591,12 +623,19 @@ CREATE TRIGGER network_lease_within_cap BEFORE INSERT ON network_lease WHEN
     (SELECT count(*) FROM network_lease WHERE engine = NEW.engine AND released_at_ms IS NULL)
     >= (SELECT cap FROM network_pool WHERE engine = NEW.engine)
 BEGIN SELECT RAISE(ABORT, 'network_lease_within_cap'); END;
+CREATE TRIGGER network_lease_starts_live BEFORE INSERT ON network_lease WHEN NEW.released_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'network_lease_starts_live'); END;
+CREATE TRIGGER network_lease_network_id_set_once BEFORE UPDATE OF network_id ON network_lease
+WHEN OLD.network_id IS NOT NULL AND NEW.network_id IS NOT OLD.network_id
+BEGIN SELECT RAISE(ABORT, 'network_lease_network_id_set_once'); END;
 CREATE TRIGGER network_lease_is_fixed BEFORE UPDATE OF lease_id, engine, trial_id, subnet, network_name, leased_at_ms ON network_lease
 BEGIN SELECT RAISE(ABORT, 'network_lease_is_fixed'); END;
-CREATE TRIGGER network_lease_released_once BEFORE UPDATE OF released_at_ms ON network_lease WHEN OLD.released_at_ms IS NOT NULL
+CREATE TRIGGER network_lease_released_once BEFORE UPDATE OF released_at_ms, released_because, network_id ON network_lease
+WHEN OLD.released_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'network_lease_released_once'); END;
-CREATE TRIGGER network_lease_outlives_container BEFORE UPDATE OF released_at_ms ON network_lease WHEN NEW.released_because = 'seen_gone' AND EXISTS
-    (SELECT 1 FROM container WHERE trial_id = NEW.trial_id AND docker_id IS NOT NULL AND gone_at_ms IS NULL)
+CREATE TRIGGER network_lease_outlives_container BEFORE UPDATE OF released_at_ms ON network_lease
+WHEN NEW.released_because = 'seen_gone' AND EXISTS
+    (SELECT 1 FROM container WHERE trial_id = NEW.trial_id AND gone_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'network_lease_outlives_container'); END;
 CREATE TRIGGER network_lease_is_never_deleted BEFORE DELETE ON network_lease
 BEGIN SELECT RAISE(ABORT, 'network_lease_is_never_deleted'); END;
@@ -606,6 +645,21 @@ CREATE TRIGGER score_is_fixed_d BEFORE DELETE ON score BEGIN SELECT RAISE(ABORT,
 CREATE TRIGGER score_only_while_graded BEFORE INSERT ON score
 WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) NOT IN ('verifying', 'review', 'scored')
 BEGIN SELECT RAISE(ABORT, 'score_only_while_graded'); END;
+CREATE TRIGGER score_of_review_needs_acceptance BEFORE INSERT ON score
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) = 'review' AND EXISTS
+    (SELECT 1 FROM review WHERE trial_id = NEW.trial_id AND decided_at_ms IS NULL)
+BEGIN SELECT RAISE(ABORT, 'score_of_review_needs_acceptance'); END;
+-- A score is final when it is written: the same statement moves the trial (fault d01).
+CREATE TRIGGER score_ends_the_trial AFTER INSERT ON score
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IN ('verifying', 'review')
+BEGIN
+    INSERT INTO trial_event (trial_id, seq, event, from_state, to_state, at_ms, run_id, detail_json)
+    SELECT trial_id, (SELECT max(seq) + 1 FROM trial_event WHERE trial_id = NEW.trial_id),
+        iif(state = 'review', 'accepted', 'scored'), state, 'scored', NEW.at_ms, NEW.run_id, json_object('score_id', NEW.score_id)
+    FROM trial WHERE trial_id = NEW.trial_id;
+END;
+CREATE TRIGGER score_part_is_fixed_u BEFORE UPDATE ON score_part BEGIN SELECT RAISE(ABORT, 'score_part_is_fixed'); END;
+CREATE TRIGGER score_part_is_fixed_d BEFORE DELETE ON score_part BEGIN SELECT RAISE(ABORT, 'score_part_is_fixed'); END;
 
 CREATE TRIGGER void_is_fixed BEFORE UPDATE OF void_id, trial_id, code, reason, evidence_json, decided_by, author, at_ms, from_state,
     score_was_known, counts_pass, batch ON void
@@ -618,12 +672,76 @@ BEGIN SELECT RAISE(ABORT, 'void_says_the_state'); END;
 CREATE TRIGGER void_says_whether_score_was_known BEFORE INSERT ON void
 WHEN NEW.score_was_known IS NOT EXISTS (SELECT 1 FROM score WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'void_says_whether_score_was_known'); END;
-CREATE TRIGGER void_after_score_only_by_operator BEFORE INSERT ON void WHEN NEW.decided_by = 'daemon' AND NEW.from_state IN ('scored', 'review')
+CREATE TRIGGER void_starts_standing BEFORE INSERT ON void WHEN NEW.undone_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'void_starts_standing'); END;
+CREATE TRIGGER void_needs_decided_review BEFORE INSERT ON void
+WHEN EXISTS (SELECT 1 FROM review WHERE trial_id = NEW.trial_id AND decided_at_ms IS NULL)
+BEGIN SELECT RAISE(ABORT, 'void_needs_decided_review'); END;
+CREATE TRIGGER void_undone_only_without_later_trial BEFORE UPDATE OF undone_at_ms ON void WHEN EXISTS
+    (SELECT 1 FROM trial t JOIN trial later ON later.cell_id = t.cell_id AND later.attempt > t.attempt WHERE t.trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'unvoided_only_without_later_trial'); END;
+CREATE TRIGGER void_undone_only_from_rest BEFORE UPDATE OF undone_at_ms ON void WHEN OLD.from_state NOT IN ('scored', 'review')
+BEGIN SELECT RAISE(ABORT, 'void_undone_only_from_rest'); END;
+-- A void and its undoing move the trial in the same statement: no void stands beside a trial that counts.
+CREATE TRIGGER void_moves_the_trial AFTER INSERT ON void
+BEGIN
+    INSERT INTO trial_event (trial_id, seq, event, from_state, to_state, at_ms, run_id, detail_json)
+    VALUES (NEW.trial_id, (SELECT max(seq) + 1 FROM trial_event WHERE trial_id = NEW.trial_id), 'voided', NEW.from_state, 'voided',
+        NEW.at_ms, (SELECT max(run_id) FROM run), json_object('void_id', NEW.void_id, 'code', NEW.code, 'by', NEW.author));
+END;
+CREATE TRIGGER void_undone_moves_the_trial AFTER UPDATE OF undone_at_ms ON void
+BEGIN
+    INSERT INTO trial_event (trial_id, seq, event, from_state, to_state, at_ms, run_id, detail_json)
+    VALUES (NEW.trial_id, (SELECT max(seq) + 1 FROM trial_event WHERE trial_id = NEW.trial_id), 'unvoided', 'voided', NEW.from_state,
+        NEW.undone_at_ms, (SELECT max(run_id) FROM run), json_object('void_id', NEW.void_id, 'by', NEW.undone_by));
+END;
+CREATE TRIGGER void_after_score_only_by_operator BEFORE INSERT ON void
+WHEN NEW.decided_by = 'daemon' AND NEW.from_state IN ('scored', 'review')
 BEGIN SELECT RAISE(ABORT, 'void_after_score_only_by_operator'); END;
 
+CREATE TRIGGER trial_agent_needs_prepared_trial BEFORE INSERT ON trial_agent
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'preparing'
+BEGIN SELECT RAISE(ABORT, 'trial_agent_needs_prepared_trial'); END;
+CREATE TRIGGER trial_agent_start_is_fixed BEFORE UPDATE OF trial_id, exec_id, started_at_ms, started_mono_ms, boot_id, limit_ms,
+    limit_origin, limit_loser ON trial_agent
+BEGIN SELECT RAISE(ABORT, 'trial_agent_start_is_fixed'); END;
+CREATE TRIGGER trial_agent_ends_once BEFORE UPDATE ON trial_agent WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'trial_agent_ends_once'); END;
+CREATE TRIGGER trial_agent_is_never_deleted BEFORE DELETE ON trial_agent
+BEGIN SELECT RAISE(ABORT, 'trial_agent_is_never_deleted'); END;
+
+CREATE TRIGGER verification_needs_verifying_trial BEFORE INSERT ON verification
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'verifying'
+BEGIN SELECT RAISE(ABORT, 'verification_needs_verifying_trial'); END;
+CREATE TRIGGER verification_start_is_fixed BEFORE UPDATE OF trial_id, round, exec_id, started_at_ms, started_mono_ms, boot_id, limit_ms,
+    limit_origin ON verification
+BEGIN SELECT RAISE(ABORT, 'verification_start_is_fixed'); END;
+CREATE TRIGGER verification_ends_once BEFORE UPDATE ON verification WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'verification_ends_once'); END;
+CREATE TRIGGER verification_is_never_deleted BEFORE DELETE ON verification
+BEGIN SELECT RAISE(ABORT, 'verification_is_never_deleted'); END;
+
+CREATE TRIGGER park_is_fixed BEFORE UPDATE OF park_id, cell_id, code, at_ms ON park BEGIN SELECT RAISE(ABORT, 'park_is_fixed'); END;
+CREATE TRIGGER park_ends_once BEFORE UPDATE ON park WHEN OLD.ended_at_ms IS NOT NULL BEGIN SELECT RAISE(ABORT, 'park_ends_once'); END;
 CREATE TRIGGER park_is_never_deleted BEFORE DELETE ON park BEGIN SELECT RAISE(ABORT, 'park_is_never_deleted'); END;
+
+CREATE TRIGGER review_only_of_doubted_trial BEFORE INSERT ON review
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) NOT IN ('verifying', 'voided') OR NEW.decided_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'review_only_of_doubted_trial'); END;
+CREATE TRIGGER review_moves_the_trial AFTER INSERT ON review
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) = 'verifying'
+BEGIN
+    INSERT INTO trial_event (trial_id, seq, event, from_state, to_state, at_ms, run_id, detail_json)
+    VALUES (NEW.trial_id, (SELECT max(seq) + 1 FROM trial_event WHERE trial_id = NEW.trial_id), 'doubted', 'verifying', 'review',
+        NEW.opened_at_ms, (SELECT max(run_id) FROM run), json_object('review_id', NEW.review_id, 'code', NEW.code));
+END;
+CREATE TRIGGER review_is_fixed BEFORE UPDATE OF review_id, trial_id, code, detail, evidence_json, opened_at_ms ON review
+BEGIN SELECT RAISE(ABORT, 'review_is_fixed'); END;
+CREATE TRIGGER review_decided_once BEFORE UPDATE ON review WHEN OLD.decided_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'review_decided_once'); END;
 CREATE TRIGGER review_is_never_deleted BEFORE DELETE ON review BEGIN SELECT RAISE(ABORT, 'review_is_never_deleted'); END;
-CREATE TRIGGER campaign_treatment_is_fixed BEFORE UPDATE OF name, treatment_hash, treatment_json, seed ON campaign
+
+CREATE TRIGGER campaign_treatment_is_fixed BEFORE UPDATE OF campaign_id, name, treatment_hash, treatment_json ON campaign
 BEGIN SELECT RAISE(ABORT, 'campaign_treatment_is_fixed'); END;
 CREATE TRIGGER campaign_is_never_deleted BEFORE DELETE ON campaign BEGIN SELECT RAISE(ABORT, 'campaign_is_never_deleted'); END;
 CREATE TRIGGER arm_treatment_is_fixed BEFORE UPDATE OF campaign_id, name, kind, treatment_hash, data_json ON arm
@@ -637,4 +755,43 @@ CREATE TRIGGER task_is_never_deleted BEFORE DELETE ON task BEGIN SELECT RAISE(AB
 CREATE TRIGGER cell_is_fixed BEFORE UPDATE OF campaign_id, block_id, task_id, arm_id, replicate ON cell
 BEGIN SELECT RAISE(ABORT, 'cell_is_fixed'); END;
 CREATE TRIGGER cell_is_never_deleted BEFORE DELETE ON cell BEGIN SELECT RAISE(ABORT, 'cell_is_never_deleted'); END;
+CREATE TRIGGER block_is_fixed BEFORE UPDATE ON block BEGIN SELECT RAISE(ABORT, 'block_is_fixed'); END;
+CREATE TRIGGER block_is_never_deleted BEFORE DELETE ON block BEGIN SELECT RAISE(ABORT, 'block_is_never_deleted'); END;
+CREATE TRIGGER run_is_fixed BEFORE UPDATE OF run_id, pid, pid_start_ticks, host, boot_id, version, started_at_ms ON run
+BEGIN SELECT RAISE(ABORT, 'run_is_fixed'); END;
+CREATE TRIGGER run_number_grows BEFORE INSERT ON run WHEN NEW.run_id > 0 AND NEW.run_id <= (SELECT max(run_id) FROM run)
+BEGIN SELECT RAISE(ABORT, 'run_number_grows'); END;
 CREATE TRIGGER run_is_never_deleted BEFORE DELETE ON run BEGIN SELECT RAISE(ABORT, 'run_is_never_deleted'); END;
+CREATE TRIGGER ledger_identity_is_never_deleted BEFORE DELETE ON ledger_identity
+BEGIN SELECT RAISE(ABORT, 'ledger_identity_is_never_deleted'); END;
+CREATE TRIGGER network_pool_is_never_deleted BEFORE DELETE ON network_pool
+BEGIN SELECT RAISE(ABORT, 'network_pool_is_never_deleted'); END;
+CREATE TRIGGER trial_fact_is_never_deleted BEFORE DELETE ON trial_fact BEGIN SELECT RAISE(ABORT, 'trial_fact_is_never_deleted'); END;
+CREATE TRIGGER finding_is_fixed BEFORE UPDATE OF finding_id, code, subject, opened_at_ms ON finding
+BEGIN SELECT RAISE(ABORT, 'finding_is_fixed'); END;
+CREATE TRIGGER finding_closes_once BEFORE UPDATE OF closed_at_ms, seen_at_ms, times ON finding WHEN OLD.closed_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'finding_closes_once'); END;
+CREATE TRIGGER finding_is_never_deleted BEFORE DELETE ON finding BEGIN SELECT RAISE(ABORT, 'finding_is_never_deleted'); END;
+CREATE TRIGGER admission_stop_is_fixed BEFORE UPDATE OF stop_id, kind, detail, author, at_ms ON admission_stop
+BEGIN SELECT RAISE(ABORT, 'admission_stop_is_fixed'); END;
+CREATE TRIGGER admission_stop_ends_once BEFORE UPDATE ON admission_stop WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'admission_stop_ends_once'); END;
+CREATE TRIGGER admission_stop_is_never_deleted BEFORE DELETE ON admission_stop
+BEGIN SELECT RAISE(ABORT, 'admission_stop_is_never_deleted'); END;
+CREATE TRIGGER setting_change_is_append_only_u BEFORE UPDATE ON setting_change
+BEGIN SELECT RAISE(ABORT, 'setting_change_is_append_only'); END;
+CREATE TRIGGER setting_change_is_append_only_d BEFORE DELETE ON setting_change
+BEGIN SELECT RAISE(ABORT, 'setting_change_is_append_only'); END;
+CREATE TRIGGER artifact_export_only_at_rest BEFORE INSERT ON artifact_export
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) NOT IN ('scored', 'voided', 'review')
+BEGIN SELECT RAISE(ABORT, 'artifact_export_only_at_rest'); END;
+CREATE TRIGGER artifact_export_is_fixed_u BEFORE UPDATE ON artifact_export BEGIN SELECT RAISE(ABORT, 'artifact_export_is_fixed'); END;
+CREATE TRIGGER artifact_export_is_fixed_d BEFORE DELETE ON artifact_export BEGIN SELECT RAISE(ABORT, 'artifact_export_is_fixed'); END;
+CREATE TRIGGER artifact_is_fixed_u BEFORE UPDATE ON artifact BEGIN SELECT RAISE(ABORT, 'artifact_is_fixed'); END;
+CREATE TRIGGER artifact_is_fixed_d BEFORE DELETE ON artifact BEGIN SELECT RAISE(ABORT, 'artifact_is_fixed'); END;
+-- A migration that teaches the ledger a new transition drops these three, inserts, and makes them again.
+CREATE TRIGGER trial_transition_is_fixed_i BEFORE INSERT ON trial_transition BEGIN SELECT RAISE(ABORT, 'trial_transition_is_fixed'); END;
+CREATE TRIGGER trial_transition_is_fixed_u BEFORE UPDATE ON trial_transition BEGIN SELECT RAISE(ABORT, 'trial_transition_is_fixed'); END;
+CREATE TRIGGER trial_transition_is_fixed_d BEFORE DELETE ON trial_transition BEGIN SELECT RAISE(ABORT, 'trial_transition_is_fixed'); END;
+CREATE TRIGGER void_code_is_fixed_u BEFORE UPDATE ON void_code BEGIN SELECT RAISE(ABORT, 'void_code_is_fixed'); END;
+CREATE TRIGGER void_code_is_fixed_d BEFORE DELETE ON void_code BEGIN SELECT RAISE(ABORT, 'void_code_is_fixed'); END;

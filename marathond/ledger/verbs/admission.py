@@ -1,0 +1,131 @@
+"""Admission: what the planner sees, and the one transaction by which a cell becomes a trial.
+
+Owns the subnet gate's ledger side: claim, trial and network lease are written together or not at all, before any call to the engine.
+Must not show an arm to the planner (promise 2).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from marathond.core.model import trial_label
+from marathond.core.plan import Holding, OpenCell, Snapshot, Stop
+from marathond.ledger.verbs.parks import park_cell, park_task
+from marathond.ledger.verbs.sql import NEWEST_RUN, scalar
+
+__all__ = ["Admitted", "StopRow", "admit", "end_stop", "open_stop", "park_cell", "park_task", "snapshot", "stops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """``network_name`` None: a task without network."""
+
+    trial_id: int
+    claim_id: int
+    token: str
+    attempt: int
+    lease_id: int | None
+    container_name: str
+    network_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRow:
+    stop_id: int
+    kind: str
+    detail: str
+    author: str
+    at_ms: int
+    until_ms: int | None
+
+
+# Walks the planned order and looks up trial, claim and park of each cell until the limit is reached.
+_OPEN_CELLS = """
+SELECT cell_state.cell_id, cell_state.task_id, cpus, memory_mb, needs_network FROM cell_state JOIN task USING (task_id)
+WHERE cell_state.campaign_id = ? AND state = 'open' ORDER BY ordinal LIMIT ?"""
+
+_HOLDINGS = """
+SELECT cpus, memory_mb FROM claim JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE released_at_ms IS NULL"""
+
+
+def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int) -> Snapshot:
+    """One consistent look for core.plan.
+
+    ``holdings`` are the live claims of all campaigns of this ledger; ``live_leases`` those of ``engine``, leaked ones included.
+    """
+    cells = c.execute(_OPEN_CELLS, (campaign_id, limit)).fetchall()
+    return Snapshot(
+        open_cells=tuple(OpenCell(r["cell_id"], r["task_id"], r["cpus"], r["memory_mb"], bool(r["needs_network"])) for r in cells),
+        open_total=open_total(c, campaign_id) if len(cells) == limit else len(cells),
+        holdings=tuple(Holding(row["cpus"], row["memory_mb"]) for row in c.execute(_HOLDINGS).fetchall()),
+        live_leases=scalar(c, "SELECT count(*) FROM network_lease WHERE engine = ? AND released_at_ms IS NULL", (engine,)),
+        stops=tuple(Stop(row.kind, row.detail, row.until_ms) for row in stops(c)),
+    )
+
+
+def open_total(c: sqlite3.Connection, campaign_id: int) -> int:
+    """Open cells of the campaign."""
+    return int(scalar(c, "SELECT count(*) FROM cell_state WHERE campaign_id = ? AND state = 'open'", (campaign_id,)))
+
+
+def admit(
+    c: sqlite3.Connection,
+    *,
+    cell_id: int,
+    token: str,
+    engine: str,
+    subnet: str | None,
+    needs_network: bool,
+    ledger_id: str,
+    now_ms: int,
+) -> Admitted:
+    """Claim, trial and lease in one transaction.
+
+    :param token: fences the claim; unique for ever (fault f09).
+    :param subnet: CIDR of the lease; None: the engine chooses (auto mode), or no network is needed.
+    The schema refuses: ``claim_only_open_cell``, ``claim_one_live_per_cell``, ``network_lease_within_cap``,
+    ``network_lease_one_live_per_subnet``.
+    """
+    row = c.execute(
+        f"INSERT INTO claim (cell_id, token, run_id, claimed_at_ms) VALUES (?, ?, {NEWEST_RUN}, ?) RETURNING claim_id",
+        (cell_id, token, now_ms),
+    ).fetchall()
+    claim_id = int(row[0]["claim_id"])
+    row = c.execute(
+        f"""INSERT INTO trial (cell_id, claim_id, attempt, run_id, state, created_at_ms)
+            VALUES (?1, ?2, (SELECT coalesce(max(attempt), 0) + 1 FROM trial WHERE cell_id = ?1), {NEWEST_RUN}, 'new', ?3)
+            RETURNING trial_id, attempt""",
+        (cell_id, claim_id, now_ms),
+    ).fetchall()
+    trial_id, attempt = int(row[0]["trial_id"]), int(row[0]["attempt"])
+    label = trial_label(trial_id)
+    lease_id = network_name = None
+    if needs_network:
+        network_name = f"mn-{ledger_id}-{label}"
+        lease_id = c.execute(
+            "INSERT INTO network_lease (engine, trial_id, subnet, network_name, leased_at_ms) VALUES (?, ?, ?, ?, ?)",
+            (engine, trial_id, subnet, network_name, now_ms),
+        ).lastrowid
+    return Admitted(trial_id, claim_id, token, attempt, lease_id, f"mt-{ledger_id}-{label}", network_name)
+
+
+def open_stop(c: sqlite3.Connection, kind: str, *, detail: str, author: str, until_ms: int | None, now_ms: int) -> bool:
+    """Close admission for one reason; False, and nothing changed, when that kind stands already."""
+    if scalar(c, "SELECT 1 FROM admission_stop WHERE kind = ? AND ended_at_ms IS NULL", (kind,)):
+        return False
+    sql = "INSERT INTO admission_stop (kind, detail, author, at_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
+    c.execute(sql, (kind, detail, author, now_ms, until_ms))
+    return True
+
+
+def end_stop(c: sqlite3.Connection, kind: str, *, author: str, now_ms: int) -> bool:
+    """False when no such stop stands."""
+    sql = "UPDATE admission_stop SET ended_at_ms = ?, ended_by = ? WHERE kind = ? AND ended_at_ms IS NULL"
+    return c.execute(sql, (now_ms, author, kind)).rowcount == 1
+
+
+def stops(c: sqlite3.Connection) -> list[StopRow]:
+    """Standing stops, oldest first."""
+    sql = "SELECT stop_id, kind, detail, author, at_ms, until_ms FROM admission_stop WHERE ended_at_ms IS NULL ORDER BY stop_id"
+    return [StopRow(**dict(row)) for row in c.execute(sql).fetchall()]

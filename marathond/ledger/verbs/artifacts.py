@@ -1,0 +1,40 @@
+"""Artifacts as the ledger knows them: folder and hashes, written once per trial (faults e07, f07)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marathond.ledger.verbs.sql import LIVE, scalar
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRecord:
+    """``sha256`` empty: left out, and ``why`` says why."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    why: str = ""
+
+
+def exported(c: sqlite3.Connection, trial_id: int, *, folder: str, records: Sequence[ArtifactRecord], now_ms: int) -> bool:
+    """The files lie complete under ``folder`` (relative to out_dir).  False, and nothing changed: exported before."""
+    if scalar(c, "SELECT 1 FROM artifact_export WHERE trial_id = ?", (trial_id,)):
+        return False
+    c.execute("INSERT INTO artifact_export (trial_id, folder, at_ms) VALUES (?, ?, ?)", (trial_id, folder, now_ms))
+    c.executemany(
+        "INSERT INTO artifact (trial_id, path, sha256, size_bytes, why) VALUES (?, ?, ?, ?, ?)",
+        [(trial_id, record.path, record.sha256, record.size_bytes, record.why) for record in records],
+    )
+    return True
+
+
+def not_exported(c: sqlite3.Connection) -> list[int]:
+    """Trials at rest whose artifacts are not exported yet."""
+    rows = c.execute(
+        f"""SELECT trial_id FROM trial WHERE state NOT IN {LIVE}
+            AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE artifact_export.trial_id = trial.trial_id) ORDER BY trial_id"""
+    )
+    return [row[0] for row in rows.fetchall()]

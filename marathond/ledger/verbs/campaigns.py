@@ -1,0 +1,328 @@
+"""What is compared: campaigns, arms, tasks, cells.
+
+Owns submission, which only ever adds: it may be repeated, and a second one brings arms, tasks and replicates into a running campaign.
+What defines the treatment is fixed by hash; a change of it needs a new campaign (fault a18).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from marathond.core.errors import Refused
+from marathond.core.model import Unrunnable
+from marathond.core.order import CellKey, Order, order_cells
+from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
+from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task
+from marathond.ledger.verbs.sql import one, scalar
+
+__all__ = [
+    "ArmRow",
+    "CampaignRow",
+    "StoredArm",
+    "StoredTask",
+    "Submission",
+    "SubmitResult",
+    "TaskRow",
+    "TrialContext",
+    "arms_of",
+    "campaign_by_name",
+    "campaigns",
+    "cell_context",
+    "reorder",
+    "submit",
+    "task_of_trial",
+    "tasks_of",
+]
+
+SUBMIT_AUTHOR = "daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRow:
+    """``data_json`` holds the whole arm (core.model.Arm as JSON); ``treatment_hash`` is over it."""
+
+    name: str
+    kind: str
+    treatment_hash: str
+    data_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """``digest`` None: the directory cannot be read, and then ``unrunnable`` says why; ``declared_limit_ms`` None: no limit."""
+
+    name: str
+    path: str
+    digest: str | None
+    context_digest: str | None
+    declared_limit_ms: int | None
+    cpus: float | None
+    memory_mb: int | None
+    needs_network: bool
+    data_json: str
+    unrunnable: Unrunnable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A whole campaign as its configuration describes it now.  ``order``: a name of core.order.Order."""
+
+    name: str
+    author: str
+    treatment_hash: str
+    treatment_json: str
+    config_json: str
+    out_dir: str
+    seed: int
+    order: str
+    replicates: int
+    arms: tuple[ArmRow, ...]
+    tasks: tuple[TaskRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    campaign_id: int
+    created: bool
+    added_arms: int
+    added_tasks: int
+    added_cells: int
+    parked: int
+    unparked: int
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    campaign_id: int
+    name: str
+    created_at_ms: int
+    created_by: str
+    treatment_hash: str
+    treatment: dict[str, Any]
+    config: dict[str, Any]
+    out_dir: str
+    order: str
+    seed: int
+    replicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArm:
+    arm_id: int
+    name: str
+    position: int
+    kind: str
+    treatment_hash: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    task_id: int
+    name: str
+    path: str
+    digest: str | None
+    context_digest: str | None
+    declared_limit_ms: int | None
+    cpus: float | None
+    memory_mb: int | None
+    needs_network: bool
+    data: dict[str, Any]
+
+
+def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> SubmitResult:
+    """Create the campaign, or add what is new in it; the same submission again changes nothing.
+
+    A task whose digest is no longer the campaign's parks its cells as ``task_changed`` until the digest is what it was.
+
+    :raises Refused: the treatment, or an arm, is not what the campaign began with.
+    """
+    campaign_id, created = _campaign(c, submission, now_ms)
+    added_arms = sum(_arm(c, campaign_id, arm) for arm in submission.arms)
+    verdicts = [_task(c, campaign_id, task) for task in submission.tasks]
+    added_cells = _cells(c, campaign_id, submission.replicates)
+    reorder(c, campaign_id, order=submission.order, seed=submission.seed)
+    parked = unparked = 0
+    for verdict in verdicts:
+        why = verdict.unrunnable
+        ended = tuple(code for code in TASK_CODES if why is None or code != why.code)
+        unparked += end_task_parks(c, verdict.task_id, codes=ended, reason="submitted again", now_ms=now_ms)
+        if why is not None:
+            parked += park_task(c, verdict.task_id, code=why.code, detail=why.detail, author=SUBMIT_AUTHOR, now_ms=now_ms)
+    return SubmitResult(campaign_id, created, added_arms, sum(v.added for v in verdicts), added_cells, parked, unparked)
+
+
+def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, bool]:
+    if s.replicates < 1:
+        raise Refused(f"campaign {s.name}: replicates = {s.replicates}: must be at least 1")
+    row = one(c, "SELECT campaign_id, treatment_hash, out_dir FROM campaign WHERE name = ?", (s.name,))
+    if row is None:
+        cursor = c.execute(
+            """INSERT INTO campaign (name, created_at_ms, created_by, treatment_hash, treatment_json, config_json, out_dir, cell_order,
+                   seed)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (s.name, now_ms, s.author, s.treatment_hash, s.treatment_json, s.config_json, s.out_dir, s.order, s.seed),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid, True
+    if row["treatment_hash"] != s.treatment_hash:
+        raise Refused(
+            f"campaign {s.name}: treatment was {_short(row['treatment_hash'])}, now {_short(s.treatment_hash)}: needs a new campaign"
+        )
+    if row["out_dir"] != s.out_dir and scalar(c, "SELECT EXISTS (SELECT 1 FROM artifact_export)"):
+        raise Refused(f"campaign {s.name}: out_dir was {row['out_dir']}, now {s.out_dir}: finished artifacts lie in the first one")
+    c.execute("UPDATE campaign SET config_json = ?, out_dir = ? WHERE campaign_id = ?", (s.config_json, s.out_dir, row["campaign_id"]))
+    return int(row["campaign_id"]), False
+
+
+def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
+    """True when it is new."""
+    stored = scalar(c, "SELECT treatment_hash FROM arm WHERE campaign_id = ? AND name = ?", (campaign_id, arm.name))
+    if stored is None:
+        c.execute(
+            """INSERT INTO arm (campaign_id, name, position, kind, treatment_hash, data_json)
+               SELECT ?1, ?2, coalesce(max(position), 0) + 1, ?3, ?4, ?5 FROM arm WHERE campaign_id = ?1""",
+            (campaign_id, arm.name, arm.kind, arm.treatment_hash, arm.data_json),
+        )
+        return True
+    if stored != arm.treatment_hash:
+        raise Refused(f"arm {arm.name} was {_short(stored)}, now {_short(arm.treatment_hash)}: needs a new campaign (or another name)")
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    task_id: int
+    added: bool
+    unrunnable: Unrunnable | None
+
+
+def _task(c: sqlite3.Connection, campaign_id: int, t: TaskRow) -> _Verdict:
+    """Store a new task, fill in one that could not be read before, and say whether its cells must be parked."""
+    facts = (t.path, t.digest, t.context_digest, t.declared_limit_ms, t.cpus, t.memory_mb, int(t.needs_network), t.data_json)
+    row = one(c, "SELECT task_id, digest FROM task WHERE campaign_id = ? AND name = ?", (campaign_id, t.name))
+    if row is None:
+        cursor = c.execute(
+            """INSERT INTO task (path, digest, context_digest, declared_limit_ms, cpus, memory_mb, needs_network, data_json, campaign_id,
+                   name)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (*facts, campaign_id, t.name),
+        )
+        assert cursor.lastrowid is not None
+        return _Verdict(cursor.lastrowid, True, t.unrunnable)
+    task_id = int(row["task_id"])
+    if row["digest"] is None:
+        c.execute(
+            """UPDATE task SET path = ?, digest = ?, context_digest = ?, declared_limit_ms = ?, cpus = ?, memory_mb = ?, needs_network = ?,
+               data_json = ? WHERE task_id = ?""",
+            (*facts, task_id),
+        )
+    elif t.digest is not None and t.digest != row["digest"]:
+        detail = f"digest was {_short(row['digest'])}, now {_short(t.digest)}: put the task back or start a new campaign"
+        return _Verdict(task_id, False, Unrunnable(t.name, t.path, "task_changed", detail))
+    elif t.digest is not None:
+        c.execute("UPDATE task SET path = ?, data_json = ? WHERE task_id = ?", (t.path, t.data_json, task_id))
+    return _Verdict(task_id, False, t.unrunnable)
+
+
+def _cells(c: sqlite3.Connection, campaign_id: int, replicates: int) -> int:
+    """Blocks and cells that are missing; a campaign never shrinks, and what is added gets as many replicates as the rest."""
+    known = scalar(c, "SELECT max(replicate) FROM block WHERE campaign_id = ?", (campaign_id,)) or 0
+    c.execute(
+        """WITH RECURSIVE number (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM number WHERE n < ?2)
+           INSERT INTO block (campaign_id, task_id, replicate)
+           SELECT ?1, task_id, n FROM task CROSS JOIN number
+           WHERE campaign_id = ?1 AND NOT EXISTS (SELECT 1 FROM block WHERE block.task_id = task.task_id AND replicate = n)
+           ORDER BY task_id, n""",
+        (campaign_id, max(known, replicates)),
+    )
+    return c.execute(
+        """INSERT INTO cell (campaign_id, block_id, task_id, arm_id, replicate, ordinal)
+           SELECT ?1, block_id, block.task_id, arm_id, replicate, 0 FROM block JOIN arm USING (campaign_id)
+           WHERE campaign_id = ?1 AND NOT EXISTS
+               (SELECT 1 FROM cell WHERE cell.task_id = block.task_id AND cell.arm_id = arm.arm_id AND cell.replicate = block.replicate)
+           ORDER BY block_id, arm_id""",
+        (campaign_id,),
+    ).rowcount
+
+
+def reorder(c: sqlite3.Connection, campaign_id: int, *, order: str, seed: int) -> int:
+    """Plan the places of all cells anew; returns how many moved.  Operational: which cells are done does not matter."""
+    rows = c.execute(
+        """SELECT cell_id, ordinal, task.name AS task, arm.name AS arm, replicate, declared_limit_ms
+           FROM cell JOIN task USING (task_id) JOIN arm USING (arm_id) WHERE cell.campaign_id = ?""",
+        (campaign_id,),
+    ).fetchall()
+    limits = {row["task"]: None if row["declared_limit_ms"] is None else row["declared_limit_ms"] / 1000 for row in rows}
+    at = {(row["task"], row["arm"], row["replicate"]): row for row in rows}
+    keys = [CellKey(task, arm, replicate, limits[task]) for task, arm, replicate in at]
+    names = [arm.name for arm in arms_of(c, campaign_id)]
+    moves = []
+    for place, key in enumerate(order_cells(keys, order=Order(order), seed=seed, arms=names), start=1):
+        row = at[key.task, key.arm, key.replicate]
+        if row["ordinal"] != place:
+            moves.append((place, row["cell_id"]))
+    c.executemany("UPDATE cell SET ordinal = ? WHERE cell_id = ?", moves)
+    c.execute("UPDATE campaign SET cell_order = ?, seed = ? WHERE campaign_id = ?", (order, seed, campaign_id))
+    return len(moves)
+
+
+_CAMPAIGN = """SELECT campaign_id, name, created_at_ms, created_by, treatment_hash, treatment_json, config_json, out_dir, cell_order, seed,
+    coalesce((SELECT max(replicate) FROM block WHERE block.campaign_id = campaign.campaign_id), 0) AS replicates FROM campaign"""
+
+
+def campaign_by_name(c: sqlite3.Connection, name: str) -> CampaignRow | None:
+    row = one(c, f"{_CAMPAIGN} WHERE name = ?", (name,))
+    return None if row is None else _campaign_row(row)
+
+
+def campaigns(c: sqlite3.Connection) -> list[CampaignRow]:
+    """All campaigns of the ledger, oldest first."""
+    return [_campaign_row(row) for row in c.execute(f"{_CAMPAIGN} ORDER BY campaign_id").fetchall()]
+
+
+def _campaign_row(row: sqlite3.Row) -> CampaignRow:
+    return CampaignRow(
+        row["campaign_id"],
+        row["name"],
+        row["created_at_ms"],
+        row["created_by"],
+        row["treatment_hash"],
+        json.loads(row["treatment_json"]),
+        json.loads(row["config_json"]),
+        row["out_dir"],
+        row["cell_order"],
+        row["seed"],
+        row["replicates"],
+    )
+
+
+def arms_of(c: sqlite3.Connection, campaign_id: int) -> list[StoredArm]:
+    """In the order in which they were added."""
+    sql = "SELECT arm_id, name, position, kind, treatment_hash, data_json FROM arm WHERE campaign_id = ? ORDER BY position"
+    rows = c.execute(sql, (campaign_id,)).fetchall()
+    return [StoredArm(**_with_data(row)) for row in rows]
+
+
+def tasks_of(c: sqlite3.Connection, campaign_id: int) -> list[StoredTask]:
+    rows = c.execute(
+        """SELECT task_id, name, path, digest, context_digest, declared_limit_ms, cpus, memory_mb, needs_network, data_json
+           FROM task WHERE campaign_id = ? ORDER BY name""",
+        (campaign_id,),
+    ).fetchall()
+    return [StoredTask(**_with_data(row)) for row in rows]
+
+
+def _with_data(row: sqlite3.Row) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(row)
+    fields["data"] = json.loads(fields.pop("data_json"))
+    if "needs_network" in fields:
+        fields["needs_network"] = bool(fields["needs_network"])
+    return fields
+
+
+def _short(digest: str) -> str:
+    return digest[:12]

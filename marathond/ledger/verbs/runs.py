@@ -1,0 +1,57 @@
+"""The daemon's lives.  The number of a life is its epoch: it stands on every claim, trial, event and score."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from marathond.ledger.verbs.sql import NEWEST_RUN, changed, one
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One daemon life; ``*_ms`` are wall-clock milliseconds since 1970 UTC."""
+
+    run_id: int
+    pid: int
+    pid_start_ticks: int
+    host: str
+    boot_id: str
+    version: str
+    started_at_ms: int
+    ready_at_ms: int | None
+    seen_at_ms: int
+    stopped_at_ms: int | None
+    stop_reason: str | None
+
+
+def begin_run(c: sqlite3.Connection, *, pid: int, pid_start_ticks: int, host: str, boot_id: str, version: str, now_ms: int) -> int:
+    """A new life; from here on writes of every earlier one are refused."""
+    cursor = c.execute(
+        "INSERT INTO run (pid, pid_start_ticks, host, boot_id, version, started_at_ms, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (pid, pid_start_ticks, host, boot_id, version, now_ms, now_ms),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def mark_ready(c: sqlite3.Connection, *, now_ms: int) -> None:
+    """Recovery is over."""
+    changed(c.execute(f"UPDATE run SET ready_at_ms = ?, seen_at_ms = ? WHERE run_id = {NEWEST_RUN}", (now_ms, now_ms)), "run")
+
+
+def mark_seen(c: sqlite3.Connection, *, now_ms: int) -> None:
+    """Heartbeat, for "last seen" when the daemon is down."""
+    changed(c.execute(f"UPDATE run SET seen_at_ms = ? WHERE run_id = {NEWEST_RUN}", (now_ms,)), "run")
+
+
+def end_run(c: sqlite3.Connection, *, reason: str, now_ms: int) -> None:
+    """An orderly end; a life that was killed has no end."""
+    sql = f"UPDATE run SET stopped_at_ms = ?, seen_at_ms = ?, stop_reason = ? WHERE run_id = {NEWEST_RUN}"
+    changed(c.execute(sql, (now_ms, now_ms, reason)), "run")
+
+
+def last_run(c: sqlite3.Connection) -> RunRow | None:
+    """The newest life, ended or not; None before the first."""
+    row = one(c, f"SELECT * FROM run WHERE run_id = {NEWEST_RUN}")
+    return None if row is None else RunRow(**dict(row))

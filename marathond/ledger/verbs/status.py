@@ -1,0 +1,349 @@
+"""What ``status`` and ``show`` read.  Bounded by the campaign, quick at 100,000 trials: few passes, each over an index.
+
+Must not decide what is healthy; it counts.  A number that cannot be known is None, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from marathond.ledger.verbs.admission import stops
+from marathond.ledger.verbs.artifacts import ArtifactRecord
+from marathond.ledger.verbs.context import TrialContext, cell_context
+from marathond.ledger.verbs.findings import FindingRow, open_findings
+from marathond.ledger.verbs.networks import pools
+from marathond.ledger.verbs.runs import last_run
+from marathond.ledger.verbs.settings import observations
+from marathond.ledger.verbs.sql import LIVE, one
+
+__all__ = [
+    "ArmCounts",
+    "AttemptRow",
+    "EventRow",
+    "FactRow",
+    "LiveTrial",
+    "ReviewRow",
+    "ScoreShown",
+    "TrialShown",
+    "VoidRow",
+    "counts_by_arm",
+    "durations",
+    "last_run",
+    "live_trials",
+    "observations",
+    "open_findings",
+    "parked_by_code",
+    "pools",
+    "show",
+    "stops",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCounts:
+    """Cells of one arm by state, and means over its done cells (None: none of them has that number).
+
+    ``claimed`` includes trials in work and those being torn down; ``running`` says how many are in which phase.  ``voids``: standing ones,
+    of all attempts.  ``passed``: done cells with reward 1.  ``budget_ended``: share of done cells whose agent ended by its budget.
+    """
+
+    arm_id: int
+    arm: str
+    done: int
+    open: int
+    claimed: int
+    parked: int
+    review: int
+    running: dict[str, int]
+    voids: int
+    passed: int
+    reward: float | None
+    partial: float | None
+    test_rate: float | None
+    budget_ended: float | None
+
+
+# One pass over the cells of the campaign; the state is cell_state's.
+_STATES = """
+SELECT arm_id, state, count(*) AS n FROM cell_state WHERE campaign_id = ? GROUP BY arm_id, state"""
+
+# One pass over the trials that stand, in the order of trial ids, so that score and agent are read in order, too.
+_MEANS = """
+SELECT arm_id, avg(reward) AS reward, avg(partial) AS partial, avg(tests_passed * 1.0 / tests_total) AS test_rate,
+    sum(reward = 1) AS passed, avg(ended_by IN ('deadline', 'timer')) AS budget_ended
+FROM trial JOIN cell ON cell.cell_id = trial.cell_id
+    JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = trial.trial_id)
+    LEFT JOIN trial_agent ON trial_agent.trial_id = trial.trial_id
+WHERE trial.state = 'scored' AND cell.campaign_id = ? GROUP BY arm_id"""
+
+_PHASES = f"""
+SELECT arm_id, trial.state, count(*) AS n FROM trial JOIN cell USING (cell_id)
+WHERE trial.state IN {LIVE} AND campaign_id = ? GROUP BY arm_id, trial.state"""
+
+_VOIDS = """
+SELECT arm_id, count(*) AS n FROM void JOIN trial USING (trial_id) JOIN cell USING (cell_id)
+WHERE undone_at_ms IS NULL AND campaign_id = ? GROUP BY arm_id"""
+
+
+def counts_by_arm(c: sqlite3.Connection, campaign_id: int) -> list[ArmCounts]:
+    """One row per arm, in the arms' order."""
+    states = {(r["arm_id"], r["state"]): int(r["n"]) for r in c.execute(_STATES, (campaign_id,)).fetchall()}
+    means = {r["arm_id"]: r for r in c.execute(_MEANS, (campaign_id,)).fetchall()}
+    voids = {r["arm_id"]: int(r["n"]) for r in c.execute(_VOIDS, (campaign_id,)).fetchall()}
+    phases: dict[int, dict[str, int]] = {}
+    for row in c.execute(_PHASES, (campaign_id,)).fetchall():
+        phases.setdefault(row["arm_id"], {})[row["state"]] = row["n"]
+    counts = []
+    for arm_id, name in c.execute("SELECT arm_id, name FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall():
+        mean = means.get(arm_id)
+        counts.append(
+            ArmCounts(
+                arm_id=arm_id,
+                arm=name,
+                done=states.get((arm_id, "done"), 0),
+                open=states.get((arm_id, "open"), 0),
+                claimed=states.get((arm_id, "claimed"), 0),
+                parked=states.get((arm_id, "parked"), 0),
+                review=states.get((arm_id, "review"), 0),
+                running=phases.get(arm_id, {}),
+                voids=voids.get(arm_id, 0),
+                passed=0 if mean is None else mean["passed"],
+                reward=None if mean is None else mean["reward"],
+                partial=None if mean is None else mean["partial"],
+                test_rate=None if mean is None else mean["test_rate"],
+                budget_ended=None if mean is None else mean["budget_ended"],
+            )
+        )
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTrial:
+    """A trial in work.  ``phase_at_ms``: when its phase began.
+
+    ``limit_ms`` with ``limit_from_ms``: the limit that runs now, both None: none.
+    """
+
+    trial_id: int
+    task: str
+    arm: str
+    replicate: int
+    attempt: int
+    phase: str
+    created_at_ms: int
+    phase_at_ms: int
+    limit_from_ms: int | None
+    limit_ms: int | None
+    reattached: int
+
+
+_LIVE_TRIALS = f"""
+SELECT trial.trial_id, task.name AS task, arm.name AS arm, replicate, attempt, trial.state AS phase, trial.created_at_ms,
+    (SELECT max(at_ms) FROM trial_event e WHERE e.trial_id = trial.trial_id AND from_state <> to_state) AS phase_at_ms,
+    CASE trial.state WHEN 'running' THEN a.started_at_ms WHEN 'verifying' THEN v.started_at_ms END AS limit_from_ms,
+    CASE trial.state WHEN 'running' THEN a.limit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
+    (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached
+FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id) JOIN arm USING (arm_id)
+    LEFT JOIN trial_agent a ON a.trial_id = trial.trial_id
+    LEFT JOIN verification v ON v.trial_id = trial.trial_id AND v.ended_at_ms IS NULL
+        AND v.round = (SELECT max(round) FROM verification w WHERE w.trial_id = trial.trial_id)
+WHERE trial.state IN {LIVE} AND cell.campaign_id = ? ORDER BY trial.trial_id"""
+
+
+def live_trials(c: sqlite3.Connection, campaign_id: int) -> list[LiveTrial]:
+    """Oldest first."""
+    return [LiveTrial(**dict(row)) for row in c.execute(_LIVE_TRIALS, (campaign_id,)).fetchall()]
+
+
+DURATIONS_MAX = 1_000
+
+
+def durations(c: sqlite3.Connection, campaign_id: int, *, limit: int = DURATIONS_MAX) -> list[tuple[int, str, int]]:
+    """(task_id, arm name, milliseconds from claim to release) of the newest scored trials, newest first, for the ETA."""
+    rows = c.execute(
+        """SELECT task_id, arm.name, released_at_ms - claimed_at_ms
+           FROM trial JOIN claim USING (claim_id) JOIN cell ON cell.cell_id = trial.cell_id JOIN arm USING (arm_id)
+           WHERE state = 'scored' AND cell.campaign_id = ? AND released_at_ms >= claimed_at_ms ORDER BY trial_id DESC LIMIT ?""",
+        (campaign_id, limit),
+    )
+    return [(row[0], row[1], row[2]) for row in rows.fetchall()]
+
+
+def parked_by_code(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, str, int, str]]:
+    """(code, task, cells, detail) of standing parks, most cells first."""
+    rows = c.execute(
+        """SELECT code, task.name, count(*) AS n, max(detail) FROM park JOIN cell_state USING (park_id) JOIN task USING (task_id)
+           WHERE cell_state.campaign_id = ? AND state = 'parked' GROUP BY code, task.task_id ORDER BY n DESC, code, task.name""",
+        (campaign_id,),
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in rows.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    seq: int
+    event: str
+    from_state: str
+    to_state: str
+    at_ms: int
+    run_id: int
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    name: str
+    value: str
+    origin: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreShown:
+    """``parts``: (name, value, source)."""
+
+    score_id: int
+    extractor: int
+    reward: float
+    reward_source: str
+    partial: float | None
+    tests_passed: int | None
+    tests_total: int | None
+    flags: list[str]
+    at_ms: int
+    parts: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VoidRow:
+    void_id: int
+    code: str
+    reason: str
+    evidence: dict[str, Any]
+    decided_by: str
+    author: str
+    at_ms: int
+    from_state: str
+    score_was_known: bool
+    batch: str
+    undone_at_ms: int | None
+    undone_by: str | None
+    undone_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    review_id: int
+    code: str
+    detail: str
+    evidence: dict[str, Any]
+    opened_at_ms: int
+    decided_at_ms: int | None
+    decision: str | None
+    author: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """Another trial of the same cell (or the same one)."""
+
+    trial_id: int
+    attempt: int
+    state: str
+    void_code: str | None
+    reward: float | None
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrialShown:
+    """Everything about one trial.  ``cell_state``: of its cell, now."""
+
+    context: TrialContext
+    cell_state: str
+    events: tuple[EventRow, ...]
+    facts: tuple[FactRow, ...]
+    scores: tuple[ScoreShown, ...]
+    voids: tuple[VoidRow, ...]
+    reviews: tuple[ReviewRow, ...]
+    attempts: tuple[AttemptRow, ...]
+    findings: tuple[FindingRow, ...]
+    folder: str | None
+    artifacts: tuple[ArtifactRecord, ...]
+
+
+def show(c: sqlite3.Connection, trial_id: int) -> TrialShown:
+    """:raises LookupError: no such trial."""
+    context = cell_context(c, trial_id)
+    state = one(c, "SELECT state FROM cell_state WHERE cell_id = ?", (context.cell_id,))
+    assert state is not None
+    folder = one(c, "SELECT folder FROM artifact_export WHERE trial_id = ?", (trial_id,))
+    label = f"t{trial_id:04d}"
+    return TrialShown(
+        context=context,
+        cell_state=state["state"],
+        events=_events(c, trial_id),
+        facts=tuple(FactRow(**dict(r)) for r in _all(c, "SELECT name, value, origin, at_ms FROM trial_fact WHERE trial_id = ?", trial_id)),
+        scores=_scores(c, trial_id),
+        voids=_voids(c, trial_id),
+        reviews=_reviews(c, trial_id),
+        attempts=tuple(AttemptRow(**dict(r)) for r in _all(c, _ATTEMPTS, context.cell_id)),
+        findings=tuple(FindingRow(**dict(r)) for r in _all(c, "SELECT * FROM finding WHERE subject = ? ORDER BY finding_id", label)),
+        folder=None if folder is None else folder["folder"],
+        artifacts=tuple(ArtifactRecord(**dict(r)) for r in _all(c, _ARTIFACTS, trial_id)),
+    )
+
+
+_ARTIFACTS = "SELECT path, sha256, size_bytes, why FROM artifact WHERE trial_id = ? ORDER BY path"
+
+_ATTEMPTS = """
+SELECT trial_id, attempt, state, (SELECT code FROM void WHERE void.trial_id = trial.trial_id AND undone_at_ms IS NULL) AS void_code,
+    (SELECT reward FROM score WHERE score.trial_id = trial.trial_id ORDER BY score_id DESC LIMIT 1) AS reward, created_at_ms
+FROM trial WHERE cell_id = ? ORDER BY attempt"""
+
+
+def _all(c: sqlite3.Connection, sql: str, key: int | str) -> list[sqlite3.Row]:
+    return c.execute(sql, (key,)).fetchall()
+
+
+def _decoded(row: sqlite3.Row, name: str) -> dict[str, Any]:
+    """The row with its ``<name>_json`` column read as ``<name>``."""
+    fields: dict[str, Any] = dict(row)
+    fields[name] = json.loads(fields.pop(f"{name}_json"))
+    return fields
+
+
+def _events(c: sqlite3.Connection, trial_id: int) -> tuple[EventRow, ...]:
+    sql = "SELECT seq, event, from_state, to_state, at_ms, run_id, detail_json FROM trial_event WHERE trial_id = ? ORDER BY seq"
+    return tuple(EventRow(**_decoded(row, "detail")) for row in _all(c, sql, trial_id))
+
+
+def _scores(c: sqlite3.Connection, trial_id: int) -> tuple[ScoreShown, ...]:
+    sql = """SELECT score_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms FROM score
+             WHERE trial_id = ? ORDER BY score_id"""
+    shown = []
+    for row in _all(c, sql, trial_id):
+        parts = _all(c, "SELECT name, value, source FROM score_part WHERE score_id = ? ORDER BY name", row["score_id"])
+        shown.append(ScoreShown(**_decoded(row, "flags"), parts=tuple((p["name"], p["value"], p["source"]) for p in parts)))
+    return tuple(shown)
+
+
+def _voids(c: sqlite3.Connection, trial_id: int) -> tuple[VoidRow, ...]:
+    sql = """SELECT void_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, batch, undone_at_ms,
+             undone_by, undone_reason FROM void WHERE trial_id = ? ORDER BY void_id"""
+    rows = []
+    for row in _all(c, sql, trial_id):
+        fields = _decoded(row, "evidence")
+        fields["score_was_known"] = bool(fields["score_was_known"])
+        rows.append(VoidRow(**fields))
+    return tuple(rows)
+
+
+def _reviews(c: sqlite3.Connection, trial_id: int) -> tuple[ReviewRow, ...]:
+    sql = """SELECT review_id, code, detail, evidence_json, opened_at_ms, decided_at_ms, decision, author, reason FROM review
+             WHERE trial_id = ? ORDER BY review_id"""
+    return tuple(ReviewRow(**_decoded(row, "evidence")) for row in _all(c, sql, trial_id))
