@@ -67,8 +67,17 @@ class PrivateEngine:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash does: containerd and the containers' shims go on."""
+        """SIGKILL, as a crash does: containerd dies with it (its parent-death signal), the containers and their shims go on."""
+        pid_file = self.root / "x" / "containerd" / "containerd.pid"
+        containerd = int(pid_file.read_text())
         self._end(signal.SIGKILL)
+        deadline = time.monotonic() + STOP_DEADLINE_S
+        while _runs(containerd):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"containerd {containerd} outlived its dockerd")
+            time.sleep(0.01)
+        # A zombie that a lazy PID 1 has not collected yet looks alive to the next dockerd, which then waits for its socket in vain.
+        pid_file.unlink()
 
     def _end(self, how: signal.Signals) -> None:
         process, self.process = self.process, None
@@ -157,6 +166,13 @@ def _end_ours(root: Path) -> None:
                     os.close(pidfd)
         time.sleep(0.05)
     raise RuntimeError(f"processes of {root} do not end: {found}")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _pids() -> list[int]:
