@@ -21,6 +21,7 @@ demo: setup ## run the sample campaign on real Docker
 	@$(SETUP) with-engine -- $(PY) -m marathond.demo run
 
 test: setup ## run all tests, style and types included
+	@$(PY) -m tests.support.harbor_env
 	@$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest $(ARGS)
 
 lint: setup ## ruff: rules and format

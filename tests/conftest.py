@@ -8,6 +8,8 @@ from collections.abc import Generator
 import pytest
 
 from marathond.demo.docker_http import DEFAULT_SOCKET, why_silent
+from marathond.demo.host import SetupError
+from tests.support.harbor_env import harbor_env
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
@@ -28,6 +30,17 @@ def docker_host() -> str:
             pytest.fail(message)
         pytest.skip(message)
     return host
+
+
+@pytest.fixture(scope="session")
+def harbor() -> None:
+    """Harbor itself is there for :mod:`tests.support.harbor_env`.  Where it cannot be had: a failure in CI, skipped elsewhere."""
+    try:
+        harbor_env("view")
+    except SetupError as err:
+        if IN_CI:
+            pytest.fail(str(err))
+        pytest.skip(str(err))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -48,7 +48,7 @@ def ensure_base_image(docker: Docker, cache: Path) -> None:
         if not tarball.exists():
             if _pull(docker):
                 return
-            _debootstrap(tarball)
+            _make_tarball(tarball)
         _import(docker, tarball)
     except DockerHttpError as err:
         raise SetupError(f"cannot make the base image {BASE_IMAGE}: {err}") from err
@@ -75,8 +75,8 @@ def _pull(docker: Docker) -> bool:
     return True
 
 
-def _debootstrap(tarball: Path) -> None:
-    """Make the tarball of a minimal Debian from its packages.  Its mounts and processes end with a namespace of their own."""
+def _make_tarball(tarball: Path) -> None:
+    """Make the tarball of a minimal Debian from its packages."""
     folder = tarball.parent
     log = folder / "debootstrap.log"
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,20 +84,12 @@ def _debootstrap(tarball: Path) -> None:
         raise SetupError(
             f"no registry gave debian:{_SUITE}-slim, and debootstrap needs root on Debian or Ubuntu; load {BASE_IMAGE} by hand"
         )
-    need_tools({"debootstrap": "debootstrap"}, log)
-    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():  # Ubuntu
-        apt_install(["debian-archive-keyring"], log)
     root = folder / "root.part"
     if not re.fullmatch(r"[\w./+-]+", str(root)):  # debootstrap cannot work below a folder with a space in its name
         root = Path(tempfile.mkdtemp(prefix="marathond-demo-", dir="/var/tmp"))
-    shutil.rmtree(root, ignore_errors=True)
     say("base image: debootstrap of a minimal Debian (one to two minutes, once)")
-    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-    env = apt_proxies() | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
-        status = run_logged([*apart, "debootstrap", "--variant=minbase", _SUITE, str(root), debian_mirror()], log, DEBOOTSTRAP_S, env)
-        if status != 0:
-            raise SetupError(f"debootstrap failed (exit {status}); whole output: {log}", tail(log))
+        debootstrap(_SUITE, root, log)
         part = tarball.with_suffix(".part")
         excludes = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
         pack = ["tar", "-C", str(root), "--numeric-owner", "--sort=name", f"--mtime={_EPOCH}", *excludes, "-cf", str(part), "."]
@@ -106,6 +98,23 @@ def _debootstrap(tarball: Path) -> None:
         part.rename(tarball)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def debootstrap(suite: str, root: Path, log: Path, include: Sequence[str] = ()) -> None:
+    """A minimal Debian in the folder ``root`` (no space in its path), which is emptied first.  Raises SetupError.
+
+    Its mounts and processes live in namespaces of their own and end with them, also after a Ctrl-C.
+    """
+    need_tools({"debootstrap": "debootstrap"}, log)
+    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():  # Ubuntu
+        apt_install(["debian-archive-keyring"], log)
+    shutil.rmtree(root, ignore_errors=True)
+    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "debootstrap", "--variant=minbase"]
+    argv += [f"--include={','.join(include)}"] if include else []
+    env = apt_proxies() | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    status = run_logged([*argv, suite, str(root), debian_mirror()], log, DEBOOTSTRAP_S, env)
+    if status != 0:
+        raise SetupError(f"debootstrap of {suite} failed (exit {status}); whole output: {log}", tail(log))
 
 
 def _import(docker: Docker, tarball: Path) -> None:
