@@ -6,6 +6,7 @@ run as something else than it says: what is not in here and not read by :mod:`ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from marathond.tasks.fields import Section, show
 
 _MODES = {"public": NetworkPolicy.PUBLIC, "no-network": NetworkPolicy.NONE}
 _PHASES = ("agent", "verifier")
+_VERSION = re.compile(r"1(\.\d+)*|'1(\.\d+)*'", re.ASCII)
 MEBIBYTE = 1 << 20
 
 
@@ -26,7 +28,7 @@ def unsupported(root: Mapping[str, Any], tree: Tree) -> str | None:
 def _unsupported(root: Mapping[str, Any], tree: Tree) -> Iterator[str]:
     environment, verifier = _table(root, "environment"), _table(root, "verifier")
     version = root.get("schema_version", root.get("version", "1.0"))
-    if not show(version).strip("'").startswith("1"):
+    if not _VERSION.fullmatch(show(version)):
         yield f"task.toml: schema_version = {show(version)}: only 1.x is supported"
     if root.get("steps"):
         yield "task.toml: steps: multi-step tasks are not supported"
