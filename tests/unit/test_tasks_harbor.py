@@ -168,6 +168,7 @@ def test_canary_lines_are_stripped(make_task: MakeTask) -> None:
         (IMAGE + 'gpus = "2"', ("environment.gpus", "2")),
         (IMAGE + 'os = "Windows"', ("environment.os", "windows")),
         ('schema_version = "2.0"\n' + IMAGE, ("schema_version", "2.0")),
+        ('schema_version = "10.0"\n' + IMAGE, ("schema_version", "10.0")),
         (f"schema_version = 0x{'f' * 5000}\n" + IMAGE, ("schema_version", "bits")),
     ],
 )
