@@ -15,34 +15,42 @@ from marathond.core.errors import EngineError
 PROC = Path("/proc")
 
 
-def _cgroup_lines(pid: int) -> list[str] | None:
-    try:
-        return (PROC / str(pid) / "cgroup").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    except OSError as exc:
-        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
+def _cgroup_lines(pid: int) -> list[str]:
+    return (PROC / str(pid) / "cgroup").read_text().splitlines()
 
 
 def belongs(pid: int, container_id: str) -> bool | None:
     """Whether a cgroup of the host's process ``pid`` names the container; None when there is no such process.
 
     This is what ties an id that the engine printed to a process of THIS machine: with an engine elsewhere the same number is a stranger.
+
+    :raises EngineError: when it is there and cannot be read.
     """
-    lines = _cgroup_lines(pid)
-    return None if lines is None else any(container_id in line for line in lines)
+    try:
+        return any(container_id in line for line in _cgroup_lines(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as exc:
+        raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
 
 
 def oom_kills(pid: int, container_id: str) -> int | None:
-    """How many processes the kernel has killed for memory in the container of its process ``pid``; None when that cannot be seen here."""
-    for line in _cgroup_lines(pid) or ():
-        number, controllers, path = line.split(":", 2)
-        if container_id not in path:
-            continue
-        if "memory" in controllers.split(","):
-            return _counter(_mount("cgroup", "memory"), path, "memory.oom_control")
-        if number == "0" and not controllers and (count := _counter(_mount("cgroup2", ""), path, "memory.events")) is not None:
-            return count
+    """How many processes the kernel has killed for memory in the container of its process ``pid``.
+
+    None when that cannot be seen from here (an engine elsewhere, another cgroup namespace, no memory controller): then nothing is known
+    beyond the engine's own word.
+    """
+    try:
+        for line in _cgroup_lines(pid):
+            number, controllers, path = line.split(":", 2)
+            if container_id not in path:
+                continue
+            if "memory" in controllers.split(","):
+                return _counter(_mount("cgroup", "memory"), path, "memory.oom_control")
+            if number == "0" and (count := _counter(_mount("cgroup2", ""), path, "memory.events")) is not None:
+                return count
+    except OSError:
+        return None
     return None
 
 
@@ -58,8 +66,8 @@ def _mount(kind: str, option: str) -> Path | None:
 def _counter(mount: Path | None, path: str, name: str) -> int | None:
     if mount is None:
         return None
-    try:
-        text = (mount / path.lstrip("/") / name).read_text()
-    except OSError:
-        return None  # not visible from this cgroup namespace, or the controller is off: unknown, and the engine's own word remains
+    file = mount / path.lstrip("/") / name
+    if not file.is_file():  # a unified hierarchy without the memory controller, beside version 1
+        return None
+    text = file.read_text()
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), None)

@@ -101,7 +101,10 @@ class EngineClient:
         """
         client = self.control
         with self.guard(call, deadline_s, reads_only=method == "GET"):
-            return await client._query_json(path, method, params=dict(params or {}), data=body, timeout=_NO_TIMEOUT)
+            try:
+                return await client._query_json(path, method, params=dict(params or {}), data=body, timeout=_NO_TIMEOUT)
+            except (ValueError, KeyError, TypeError) as exc:  # what aiodocker makes of an answer that is no JSON, or not Docker's
+                raise EngineError(call, 0, f"what answers at {self.url} does not speak like Docker: {exc!r}"[:500]) from exc
 
     @asynccontextmanager
     async def stream(
@@ -187,10 +190,10 @@ class BodySource:
             raise EngineError(call, 0, f"the data to send could not be read: {self.failure}") from self.failure
 
 
-async def json_lines(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+async def json_lines(call: str, response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """The JSON objects of a line stream.  A line over :data:`LINE_MAX` is dropped; a line that is no object is skipped.
 
-    :raises ValueError: for a line that is no JSON.
+    :raises EngineError: for a line that is no JSON (a stream cut in the middle of one).
     """
     buffer, dropping = bytearray(), False
     async for chunk in response.content.iter_any():
@@ -198,17 +201,23 @@ async def json_lines(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str
         for line in lines:
             whole = bytes(buffer) + line
             buffer.clear()
-            if not dropping and len(whole) <= LINE_MAX and whole.strip():
-                item = json.loads(whole)
-                if isinstance(item, dict):
-                    yield item
+            if not dropping and len(whole) <= LINE_MAX and (item := _object(call, whole)) is not None:
+                yield item
             dropping = False
         if not dropping:
             buffer += rest
             if len(buffer) > LINE_MAX:
                 buffer.clear()
                 dropping = True
-    if buffer.strip() and not dropping:
-        item = json.loads(bytes(buffer))
-        if isinstance(item, dict):
-            yield item
+    if not dropping and (item := _object(call, bytes(buffer))) is not None:
+        yield item
+
+
+def _object(call: str, line: bytes) -> dict[str, Any] | None:
+    if not line.strip():
+        return None
+    try:
+        item = json.loads(line)
+    except ValueError as exc:
+        raise EngineError(call, 0, f"the stream of {call} broke off in a line: {line[:80]!r}") from exc
+    return item if isinstance(item, dict) else None

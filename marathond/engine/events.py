@@ -109,7 +109,7 @@ class EventHub:
             try:
                 if await self._read_stream():
                     pause_s = RECONNECT_MIN_S
-            except (EngineError, ValueError) as exc:
+            except EngineError as exc:
                 _log.info("engine events unavailable", engine=self._name, error=str(exc), retry_s=pause_s)
             finally:
                 self.connected = False
@@ -125,7 +125,7 @@ class EventHub:
                 scope.deadline = float("inf")
                 opened = self.connected = True
                 self._publish(RESYNC)
-                async for raw in json_lines(response):
+                async for raw in json_lines("events", response):
                     item = event(raw)
                     if item is not None:
                         self._publish(item)

@@ -83,7 +83,7 @@ class Images:
         name, tag = split_ref(ref)
         with self._client.guard("image.pull", timeout_s, reads_only=False):
             async with self._client.stream("POST", "images/create", params={"fromImage": name, "tag": tag}) as response:
-                async for raw in json_lines(response):
+                async for raw in json_lines("image.pull", response):
                     if "error" in raw:
                         raise stream_error("image.pull", str(raw["error"]))
             return await self._required("image.pull", ref)
@@ -115,7 +115,7 @@ class Images:
         source = BodySource(context_tar(context), lambda: None)
         with self._client.guard("image.build", timeout_s, reads_only=False), source.blame("image.build"):
             async with self._client.stream("POST", "build", params=params, headers=TAR, data=source.read()) as response:
-                built = await self._follow(json_lines(response), log)
+                built = await self._follow(json_lines("image.build", response), log)
             return await self._required("image.build", built or tag)
 
     async def _follow(self, lines: Any, log: Callable[[bytes], Awaitable[None]]) -> str:

@@ -94,6 +94,28 @@ async def test_b10_dockerd_that_never_answers_ends_every_call(short_tmp: Path) -
         await engine.aclose()
 
 
+async def test_something_that_is_not_docker_is_named(short_tmp: Path) -> None:
+    for answer in (b"<html>", b"[1", b'{"no": "version"}'):
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+        for status in (head, head.replace(b"200 OK", b"500 Oh")):
+            await _not_docker(short_tmp / "s", status + answer)
+
+
+async def _not_docker(path: Path, answer: bytes) -> None:
+    async def serve(client: SocketStream) -> None:
+        async with client:
+            await client.receive()
+            await client.send(answer)
+
+    async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        engine = DockerEngine("x", f"unix://{path}")
+        with pytest.raises(EngineError, match="does not speak like Docker"):
+            await engine.info()
+        await engine.aclose()
+        group.cancel_scope.cancel()
+
+
 # the engine goes away and comes back
 
 

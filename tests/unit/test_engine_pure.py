@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound, PoolExhausted, SubnetTaken
 from marathond.core.model import Mount
 from marathond.engine import decode
+from marathond.engine.client import LINE_MAX, json_lines
 from marathond.engine.docker import container_body, network_body
 from marathond.engine.errors import answer_error, connection_error
 from marathond.engine.execs import LOOK_MAX_BLIND_S, LOOK_MAX_HINTED_S, look_pause_s
@@ -182,3 +186,41 @@ def test_a_network_request_holds_the_subnet_and_nothing_else() -> None:
     assert "IPAM" not in network_body("n", {}, None, internal=True)
     with pytest.raises(EngineError, match="canonical"):
         network_body("n", {}, "198.19.0.3/28", internal=False)
+
+
+class _Response:
+    """The part of an answer that is read as lines."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.content, self._chunks = self, chunks
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+
+@given(st.lists(st.integers(1, 40), max_size=30), st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), max_size=6))
+def test_lines_arrive_whole_however_they_are_cut(cuts: list[int], items: list[dict[str, int]]) -> None:
+    data = b"".join(json.dumps(item).encode() + b"\r\n" for item in items)
+    chunks = []
+    for cut in cuts:
+        chunks.append(data[:cut])
+        data = data[cut:]
+    assert _lines(*chunks, data) == items
+
+
+def _lines(*chunks: bytes) -> list[dict[str, object]]:
+    async def read() -> list[dict[str, object]]:
+        return [item async for item in json_lines("events", _Response(*chunks))]  # type: ignore[arg-type]
+
+    return anyio.run(read)
+
+
+def test_a_monstrous_line_is_dropped_and_the_next_one_read() -> None:
+    monster = b'{"a": "' + b"x" * LINE_MAX + b'"}\n'
+    halves = [monster[: LINE_MAX // 2], monster[LINE_MAX // 2 :]]
+    assert _lines(monster, b'{"b": 1}\n') == [{"b": 1}]
+    assert _lines(*halves, b'{"b": 1}') == [{"b": 1}]
+    assert _lines(monster[:-1]) == []
+    with pytest.raises(EngineError, match="broke off"):
+        _lines(b'{"b": ')
