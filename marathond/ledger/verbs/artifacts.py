@@ -38,3 +38,14 @@ def not_exported(c: sqlite3.Connection) -> list[int]:
             AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE artifact_export.trial_id = trial.trial_id) ORDER BY trial_id"""
     )
     return [row[0] for row in rows.fetchall()]
+
+
+def resting_changed_since(c: sqlite3.Connection, campaign_id: int, event_id: int) -> tuple[list[int], int]:
+    """Trials at rest of the campaign with an event after ``event_id``, and the newest event's id: the ledger's own order, no clock."""
+    newest = int(scalar(c, "SELECT coalesce(max(event_id), 0) FROM trial_event"))
+    rows = c.execute(
+        f"""SELECT DISTINCT trial_id FROM trial_event JOIN trial USING (trial_id) JOIN cell USING (cell_id)
+            WHERE event_id > ? AND cell.campaign_id = ? AND state NOT IN {LIVE} ORDER BY trial_id""",
+        (event_id, campaign_id),
+    )
+    return [row[0] for row in rows.fetchall()], newest

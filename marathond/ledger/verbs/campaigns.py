@@ -324,5 +324,24 @@ def _with_data(row: sqlite3.Row) -> dict[str, Any]:
     return fields
 
 
+def void_sides(c: sqlite3.Connection) -> dict[str, str]:
+    """Void code to its side, ``infrastructure`` or ``operator``."""
+    return {row["code"]: row["side"] for row in c.execute("SELECT code, side FROM void_code").fetchall()}
+
+
+def progress(c: sqlite3.Connection, campaign_id: int) -> dict[str, int | None]:
+    """``running`` cells, ``pending`` ones (open or parked) and ``finished_at_ms``: the last event, once nothing is open or claimed."""
+    row = one(
+        c,
+        """SELECT count(*) FILTER (WHERE state = 'claimed') AS running, count(*) FILTER (WHERE state IN ('open', 'parked')) AS pending,
+               count(*) FILTER (WHERE state IN ('open', 'claimed')) AS left FROM cell_state WHERE campaign_id = ?""",
+        (campaign_id,),
+    )
+    assert row is not None
+    last = """SELECT max(at_ms) FROM trial_event JOIN trial USING (trial_id) JOIN cell USING (cell_id) WHERE cell.campaign_id = ?"""
+    finished = None if row["left"] else scalar(c, last, (campaign_id,))
+    return {"running": row["running"], "pending": row["pending"], "finished_at_ms": finished}
+
+
 def _short(digest: str) -> str:
     return digest[:12]

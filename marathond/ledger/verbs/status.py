@@ -228,6 +228,7 @@ class VoidRow:
     at_ms: int
     from_state: str
     score_was_known: bool
+    counts_pass: bool
     batch: str
     undone_at_ms: int | None
     undone_by: str | None
@@ -333,12 +334,14 @@ def _scores(c: sqlite3.Connection, trial_id: int) -> tuple[ScoreShown, ...]:
 
 
 def _voids(c: sqlite3.Connection, trial_id: int) -> tuple[VoidRow, ...]:
-    sql = """SELECT void_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, batch, undone_at_ms,
+    sql = """SELECT void_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, counts_pass, batch,
+             undone_at_ms,
              undone_by, undone_reason FROM void WHERE trial_id = ? ORDER BY void_id"""
     rows = []
     for row in _all(c, sql, trial_id):
         fields = _decoded(row, "evidence")
-        fields["score_was_known"] = bool(fields["score_was_known"])
+        for name in ("score_was_known", "counts_pass"):
+            fields[name] = bool(fields[name])
         rows.append(VoidRow(**fields))
     return tuple(rows)
 

@@ -1,0 +1,194 @@
+"""Making and opening a ledger.
+
+Owns the order of the checks: everything that can be refused is refused, by name, before anything is written (fault f05), and a look that
+fails is a refusal, never an empty ledger (fault f11).  Must not run verbs other than the ones of :mod:`marathond.ledger.adopt`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from marathond.core.errors import LedgerRefused
+from marathond.ledger import lock, place
+from marathond.ledger.connect import BUSY_TIMEOUT_MS, connect, use_wal
+from marathond.ledger.errors import translate
+from marathond.ledger.migrate import check_is_ledger, check_version, migrate
+from marathond.ledger.place import Identity, read_identity
+
+
+@dataclass(slots=True)
+class OpenedLedger:
+    """A ledger that this process may write.  ``migrated``: numbers of the migrations this opening applied."""
+
+    path: Path
+    ledger_id: str
+    migrated: list[int]
+    lock: lock.LedgerLock
+
+    def close(self) -> None:
+        """Let the next process have it; close the writer first."""
+        self.lock.release()
+
+
+def create(path: Path, *, host: str, now_ms: int, filesystem_type: str = "") -> str:
+    """A new ledger at ``path``; returns its id (12 hex digits).
+
+    It is made aside and linked to its name when it is whole, so that nothing that exists is ever overwritten.
+    :param filesystem_type: as mountinfo names it; empty: not asked.
+    :raises LedgerRefused: ``exists``, ``missing`` (the folder), ``network_filesystem``, ``read_only``, ``disk_full``.
+    """
+    path = _real(path)
+    if path.exists():
+        raise LedgerRefused("exists", f"{path} exists already; nothing was changed")
+    if not path.parent.is_dir():
+        raise LedgerRefused("missing", f"ledger {path}: no folder {path.parent}")
+    place.refuse_network_filesystem(path, filesystem_type)
+    place.probe_room(path)
+    ledger_id = secrets.token_hex(6)
+    aside = path.with_name(f".{path.name}.new-{os.getpid()}")
+    try:
+        with house_errors(path):
+            _build(aside, path, ledger_id, host, now_ms)
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            raise LedgerRefused("exists", f"{path} exists already; nothing was changed") from None
+    finally:
+        for leftover in (aside, *_companions(aside)):
+            leftover.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return ledger_id
+
+
+def _build(aside: Path, path: Path, ledger_id: str, host: str, now_ms: int) -> None:
+    aside.unlink(missing_ok=True)
+    conn = connect(aside, mode="rwc")
+    try:
+        use_wal(conn, str(path))
+        migrate(conn, None)
+        status = aside.stat()
+        conn.execute(
+            "INSERT INTO ledger_identity (singleton, ledger_id, created_at_ms, path, device, inode, host) VALUES (1, ?, ?, ?, ?, ?, ?)",
+            (ledger_id, now_ms, str(path), status.st_dev, status.st_ino, host),
+        )
+    finally:
+        conn.close()  # the last connection moves the write-ahead log into the file and syncs it
+
+
+def open_for_daemon(path: Path, *, host: str, filesystem_type: str, now_ms: int, pid: int | None = None) -> OpenedLedger:
+    """Lock, check, migrate.  The caller then opens the writer (:mod:`marathond.ledger.writer`) on ``.path``.
+
+    :param host: name of this host, as recorded when the ledger was made.
+    :param filesystem_type: of the ledger's folder, as mountinfo names it.
+    :raises LedgerRefused: ``missing``, ``not_a_ledger``, ``network_filesystem``, ``read_only``, ``disk_full``, ``in_use``, ``newer``,
+        ``corrupt``, ``copied``, ``busy``; nothing was written then.
+    """
+    path = _real(path)
+    place.refuse_missing(path)
+    place.refuse_network_filesystem(path, filesystem_type)
+    place.refuse_unwritable(path)
+    held = lock.acquire(path, pid=os.getpid() if pid is None else pid, host=host, now_ms=now_ms)
+    try:
+        with house_errors(path):
+            identity = _inspect(path)
+            place.refuse_copied(identity, path, host)
+            migrated = _settle(path, identity)
+    except BaseException:
+        held.release()
+        raise
+    return OpenedLedger(path, identity.ledger_id, migrated, held)
+
+
+def _inspect(path: Path) -> Identity:
+    """All checks that need SQL, on a connection that cannot write: closing it moves nothing from the log into the file."""
+    conn = connect(path, mode="ro", immutable=place.nothing_in_wal(path))
+    try:
+        check_is_ledger(conn, str(path))
+        check_version(conn, str(path), may_migrate=True)
+        verdict = [str(row[0]) for row in conn.execute("PRAGMA quick_check(3)").fetchall()]
+        if verdict != ["ok"]:
+            raise LedgerRefused("corrupt", f"ledger {path} is damaged: {'; '.join(verdict)}; restore a backup")
+        return read_identity(conn, path)
+    finally:
+        conn.close()
+
+
+def _settle(path: Path, identity: Identity) -> list[int]:
+    """The first writes: WAL, migrations, and a device number that a boot has changed."""
+    conn = connect(path, mode="rw")
+    try:
+        use_wal(conn, str(path))
+        migrated = migrate(conn, path)
+        status = path.stat()
+        if (identity.device, identity.path) != (status.st_dev, str(path)):
+            conn.execute("UPDATE ledger_identity SET device = ?, path = ?", (status.st_dev, str(path)))
+        return migrated
+    finally:
+        conn.close()
+
+
+def open_readonly(path: Path, *, busy_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
+    """A connection that can only read; never migrates, needs no write permission, makes no lock.  The caller closes it.
+
+    While a daemon lives (or after it was killed) its -wal and -shm lie beside the ledger and are read.  After an orderly end they are
+    gone, and in a folder where we may not make them SQLite cannot open the ledger the ordinary way; then it is read as ``immutable``,
+    only when nothing is in the log.  Such a reader does not see, and may misread, what a daemon writes that starts meanwhile: keep it
+    short, and mark what it shows as stale (no daemon runs at that moment anyhow).
+    :raises LedgerRefused: ``missing``, ``not_a_ledger``, ``newer``, ``older``, ``corrupt``, ``read_only``.
+    """
+    path = _real(path)
+    place.refuse_missing(path)
+    with house_errors(path):
+        try:
+            return _readable(path, busy_ms, immutable=False)
+        except sqlite3.OperationalError as exc:
+            if not exc.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or not place.nothing_in_wal(path):
+                raise
+            return _readable(path, busy_ms, immutable=True)
+
+
+def _readable(path: Path, busy_ms: int, *, immutable: bool) -> sqlite3.Connection:
+    conn = connect(path, mode="ro", immutable=immutable, busy_ms=busy_ms)
+    try:
+        check_is_ledger(conn, str(path))
+        check_version(conn, str(path), may_migrate=False)
+        read_identity(conn, path)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+@contextmanager
+def house_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as the house's."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        mine = translate(exc, str(path))
+        if mine is None:
+            raise
+        raise mine from exc
+
+
+def _real(path: Path) -> Path:
+    """The file itself, so that two names of one ledger share one lock."""
+    return Path(os.path.realpath(path))
+
+
+def _companions(path: Path) -> tuple[Path, ...]:
+    return tuple(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
