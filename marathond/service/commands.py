@@ -1,0 +1,269 @@
+"""The verbs of the control socket, one handler each.
+
+Owns which arguments a verb takes, what it changes and what the daemon must hear of it.  Every change carries its author (the peer's user
+name) and a reason, and may be sent twice.  Must not know the socket or the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from marathond import __version__
+from marathond.core.errors import ConfigError
+from marathond.core.model import LIVE_STATES
+from marathond.ledger.verbs import settings as setting_verbs
+from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.ledger.verbs.operator import Touched
+from marathond.ports.clock import Clock
+from marathond.ports.ledger import Ledger
+from marathond.service import decisions
+from marathond.service.args import REASON_MAX, Args
+from marathond.service.decisions import Choice
+from marathond.service.knobs import KnobValue, find_knob, parse_setting
+from marathond.service.peers import Peer
+from marathond.service.protocol import ROWS_MAX
+
+StopMode = Literal["term", "drain", "now"]
+
+BACK_TO_CONFIG = "default"
+"""``set KEY=default``: forget what was set, the configuration's value counts again."""
+
+DEADLINE_S = 30.0
+SUBMIT_DEADLINE_S = 600.0
+"""Submission reads every task."""
+
+log = structlog.get_logger(__name__)
+
+JsonObject = dict[str, Any]
+_Handler = Callable[[str, Args], Awaitable[JsonObject]]
+
+_CHOICE = ("trials", "campaign", "arm", "task", "replicate", "since_ms", "pair")
+_CELLS = ("campaign", "cell", "task", "arm", "all")
+
+
+class DaemonControl(Protocol):
+    """What the running daemon does for its operator.  Calls return at once; the work happens in the daemon's own coroutines."""
+
+    def wake(self) -> None:
+        """The ledger changed: plan again."""
+        ...
+
+    def trial_voided(self, trial_id: int) -> None:
+        """An operator voided a live trial: its coroutine must tear down."""
+        ...
+
+    def request_stop(self, mode: StopMode, author: str, reason: str) -> None:
+        """``term``: end within seconds, agents go on.  ``drain``: end when the last trial is at rest, as long as the ledger's stop
+        ``drain`` stands.  ``now``: void what runs, tear down, end."""
+        ...
+
+    def apply_settings(self) -> None:
+        """Operational knobs changed in the ledger."""
+        ...
+
+    def effective(self, key: str) -> KnobValue:
+        """The value of a knob that counts now."""
+        ...
+
+    async def submit(self, author: str) -> SubmitResult:
+        """Read the configuration again and submit its campaign."""
+        ...
+
+    def health(self) -> JsonObject:
+        """What the daemon knows of itself, as JSON."""
+        ...
+
+
+class Commands:
+    """Answers requests; give :meth:`handle` and :meth:`deadline_s` to a ControlServer."""
+
+    def __init__(self, ledger: Ledger, control: DaemonControl, clock: Clock) -> None:
+        self._ledger, self._control, self._clock = ledger, control, clock
+        self._verbs: dict[str, tuple[_Handler, tuple[str, ...]]] = {
+            "ping": (self._ping, ()),
+            "void": (self._void, (*_CHOICE, "code", "reason", "dry_run")),
+            "unvoid": (self._unvoid, ("trial", "block", "batch", "reason")),
+            "review": (self._review, ("trial", "accept", "reward", "reason")),
+            "retry": (self._retry, ("trial", "cell", "reason")),
+            "unpark": (self._unpark, (*_CELLS, "reason")),
+            "pause": (self._pause, ("reason",)),
+            "resume": (self._resume, ("reason",)),
+            "drain": (self._drain, ("reason",)),
+            "stop": (self._stop, ("now", "reason")),
+            "submit": (self._submit, ()),
+            "set": (self._set, ("key", "value", "reason")),
+            "ack": (self._ack, ("finding", "code", "reason")),
+        }
+
+    @staticmethod
+    def deadline_s(verb: str) -> float:
+        return SUBMIT_DEADLINE_S if verb == "submit" else DEADLINE_S
+
+    async def handle(self, peer: Peer, verb: str, given: JsonObject) -> JsonObject:
+        """:raises MarathonError: refused, in one line."""
+        if verb not in self._verbs:
+            raise ConfigError("", f"verb {verb[:40]!r}", f"must be one of {', '.join(self._verbs)}")
+        handler, known = self._verbs[verb]
+        return await handler(peer.name, Args(verb, given, known))
+
+    def _now(self) -> int:
+        return self._clock.wall_ms()
+
+    async def _ping(self, _author: str, _args: Args) -> JsonObject:
+        return {"version": __version__, "pid": os.getpid(), "health": self._control.health()}
+
+    async def _void(self, author: str, args: Args) -> JsonObject:
+        choice = Choice(
+            trials=tuple(args.ids("trials")),
+            campaign=args.text("campaign"),
+            arm=args.text("arm"),
+            task=args.text("task"),
+            replicate=args.integer("replicate"),
+            since_ms=args.integer("since_ms", least=0),
+            pair=args.flag("pair"),
+        )
+        if choice.trials and choice.filters:
+            raise ConfigError("void", "trials and filters", "give one or the other")
+        code, reason = args.text("code") or "operator", args.reason()
+        if args.flag("dry_run"):
+            rows = await self._ledger.read(decisions.preview, choice)
+            return {"would_void": [asdict(row) for row in rows[:ROWS_MAX]], "count": len(rows)}
+        done = await self._ledger.write(decisions.void, choice, code=code, reason=reason, author=author, now_ms=self._now())
+        self._tear_down(done.result.voided)
+        if done.result.voided:
+            self._control.wake()
+        result = done.result
+        return {
+            "batch": result.batch,
+            "reopened": done.reopened,
+            "count": {"voided": len(result.voided), "already": len(result.already), "refused": len(result.refused)},
+            "voided": _rows(result.voided),
+            "already": _rows(result.already),
+            "refused": _rows(result.refused),
+        }
+
+    def _tear_down(self, voided: Sequence[Touched]) -> None:
+        for trial in voided:
+            if trial.state in LIVE_STATES:
+                self._control.trial_voided(trial.trial_id)
+
+    async def _unvoid(self, author: str, args: Args) -> JsonObject:
+        args.exactly_one("trial", "block", "batch")
+        result = await self._ledger.write(
+            decisions.unvoid,
+            trial_id=args.integer("trial"),
+            block_id=args.integer("block"),
+            batch=args.text("batch"),
+            reason=args.reason(),
+            author=author,
+            now_ms=self._now(),
+        )
+        self._control.wake()
+        return {
+            "count": {"restored": len(result.restored), "refused": len(result.refused)},
+            "restored": [{"trial": asdict(trial), "state": state} for trial, state in result.restored[:ROWS_MAX]],
+            "refused": _rows(result.refused),
+        }
+
+    async def _review(self, author: str, args: Args) -> JsonObject:
+        trial_id, accept, reward = args.integer("trial"), args.flag("accept"), args.number("reward", 0, 1)
+        if trial_id is None:
+            raise ConfigError("review", "trial", "is needed")
+        if reward is not None and not accept:
+            raise ConfigError("review", "reward", "belongs to accept")
+        before = await self._ledger.write(
+            decisions.review, trial_id, accept=accept, reward=reward, reason=args.reason(), author=author, now_ms=self._now()
+        )
+        self._control.wake()
+        return {"trial": trial_id, "decision": "accepted" if accept else "voided", "already": before}
+
+    async def _retry(self, author: str, args: Args) -> JsonObject:
+        args.exactly_one("trial", "cell")
+        result = await self._ledger.write(
+            decisions.retry,
+            cell_id=args.integer("cell"),
+            trial_id=args.integer("trial"),
+            reason=args.reason(),
+            author=author,
+            now_ms=self._now(),
+        )
+        self._control.wake()
+        return asdict(result)
+
+    async def _unpark(self, author: str, args: Args) -> JsonObject:
+        args.exactly_one("cell", "task", "arm", "all")
+        args.flag("all")
+        count = await self._ledger.write(
+            decisions.unpark,
+            campaign=args.text("campaign"),
+            cell_id=args.integer("cell"),
+            task=args.text("task"),
+            arm=args.text("arm"),
+            reason=args.reason(),
+            author=author,
+            now_ms=self._now(),
+        )
+        self._control.wake()
+        return {"count": count}
+
+    async def _pause(self, author: str, args: Args) -> JsonObject:
+        return await self._close("pause", author, args.reason())
+
+    async def _close(self, kind: str, author: str, reason: str) -> JsonObject:
+        before = await self._ledger.write(decisions.close_admission, kind, reason=reason, author=author, now_ms=self._now())
+        self._control.wake()
+        return {"already": None if before is None else asdict(before)}
+
+    async def _resume(self, author: str, args: Args) -> JsonObject:
+        reason = args.text("reason", REASON_MAX) or ""
+        ended = await self._ledger.write(decisions.reopen_admission, author=author, now_ms=self._now())
+        log.info("admission_reopened", author=author, reason=reason, kinds=[stop.kind for stop in ended])
+        self._control.wake()
+        return {"ended": [asdict(stop) for stop in ended]}
+
+    async def _drain(self, author: str, args: Args) -> JsonObject:
+        reason = args.reason()
+        answer = await self._close("drain", author, reason)
+        self._control.request_stop("drain", author, reason)
+        return answer
+
+    async def _stop(self, author: str, args: Args) -> JsonObject:
+        mode: StopMode = "now" if args.flag("now") else "term"
+        reason = args.reason()
+        self._control.request_stop(mode, author, reason)
+        return {"mode": mode, "pid": os.getpid()}
+
+    async def _submit(self, author: str, _args: Args) -> JsonObject:
+        result = await self._control.submit(author)
+        self._control.wake()
+        return asdict(result)
+
+    async def _set(self, author: str, args: Args) -> JsonObject:
+        key, text, reason = find_knob(args.word("key")).key, args.word("value"), args.reason()
+        new = None if text == BACK_TO_CONFIG else parse_setting(key, text)
+        old = self._control.effective(key)
+        if new is not None and new == old:
+            return {"key": key, "old": old, "new": old, "changed": False}
+        if new is None and key not in await self._ledger.read(setting_verbs.overrides):
+            return {"key": key, "old": old, "new": old, "changed": False}
+        await self._ledger.write(setting_verbs.set_value, key, old=old, new=new, author=author, reason=reason, now_ms=self._now())
+        self._control.apply_settings()
+        self._control.wake()
+        return {"key": key, "old": old, "new": self._control.effective(key) if new is None else new, "changed": True}
+
+    async def _ack(self, author: str, args: Args) -> JsonObject:
+        args.exactly_one("finding", "code")
+        number, code = args.integer("finding"), args.text("code")
+        which: int | str = number if number is not None else code or ""
+        done = await self._ledger.write(decisions.ack, which, reason=args.reason(), author=author, now_ms=self._now())
+        return {"count": done.count, "already": _rows(done.already)}
+
+
+def _rows(rows: Sequence[Any]) -> list[JsonObject]:
+    """The first rows as JSON; the count beside them is complete."""
+    return [asdict(row) for row in rows[:ROWS_MAX]]
