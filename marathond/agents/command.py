@@ -6,6 +6,7 @@ Must not know other arms, deadlines' origins or the ledger.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -67,7 +68,12 @@ class CommandAgent:
         if env.arm.kind is AgentKind.ORACLE:
             if not env.task.has_solution:
                 raise GateFailed("gate_failed", f"{env.task.path}: the oracle needs solution/solve.sh, and there is none")
-            await env.engine.put_tree(env.container_id, Path(env.task.path) / "solution", "/solution")
+            solution = Path(env.task.path) / "solution"
+            await env.engine.put_tree(env.container_id, solution, "/solution")
+            if not (solution / "solve.sh").stat().st_mode & stat.S_IXOTH:
+                # Modes are kept by the upload; the agent's user may be one that cannot change them.
+                spec = ExecSpec(("chmod", "a+rx", "/solution/solve.sh"), user="0")
+                await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s)
             passed.append(GatePassed("solution", "uploaded to /solution"))
         if env.arm.install_check:
             spec = ExecSpec(env.arm.install_check, env=dict(env.arm.env), user=env.arm.user or env.task.agent_user, cwd=env.arm.cwd)
@@ -83,7 +89,7 @@ class CommandAgent:
             case AgentKind.NOP:
                 return None
             case AgentKind.ORACLE:
-                return ("sh", "-c", "chmod +x /solution/solve.sh && exec /solution/solve.sh"), dict(env.task.solution_env)
+                return ("/solution/solve.sh",), dict(env.task.solution_env)
             case AgentKind.COMMAND:
                 return env.arm.argv, dict(env.arm.env)
 
@@ -109,9 +115,10 @@ class CommandAgent:
         if info is not None:
             return AgentEnd(info.exit_code, "exec")
         # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
-        while await self._wrapper_alive(env):
+        while True:
+            if not await self._wrapper_alive(env):
+                return self._from_file(env)
             await sleep(FILE_POLL_S)
-        return self._from_file(env)
 
     async def _wrapper_alive(self, env: Environment) -> bool:
         try:

@@ -228,6 +228,10 @@ class Engine(Protocol):
         """Unpack a tar stream below ``path`` in the container."""
         ...
 
+    async def put_tree(self, container_id: str, source: Path, target: str) -> None:
+        """Upload a host directory so that ``target`` holds its content, owned by root, modes kept, links as links."""
+        ...
+
     async def inspect_image(self, ref: str) -> ImageInfo | None: ...
 
     async def pull_image(self, ref: str, *, timeout_s: float) -> ImageInfo:

@@ -1,0 +1,194 @@
+"""The demo campaign: the real daemon as a process of its own, three arms on the sample tasks, on real Docker.
+
+Owns the demo's folder, its configuration and what is printed.  Everything else is what a user has: ``marathond`` runs it, the ledger says
+how it goes, ``marathonctl`` shows it.  A first Ctrl-C voids what runs, tears it down and leaves a ledger that the next run resumes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+from marathond.demo.base_image import BASE_IMAGE
+from marathond.demo.docker_http import Docker
+from marathond.demo.host import SetupError, say
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.executable).parent
+TIMEOUT_S = 240.0
+POLL_S = 0.25
+
+CONFIG = """\
+# Written anew by each `make demo`; for a campaign of your own start from config.example.toml.
+[daemon]
+state_dir = "state"
+out_dir = "out"
+
+[campaign]
+name = "{name}"
+tasks = ["{samples}/*"]
+
+[admission]
+concurrency = 4
+reserve_memory_mb = 0
+
+[limits]
+agent_timeout_s = 60
+
+[arms.oracle]
+kind = "oracle"
+
+[arms.halfway]
+kind = "command"
+argv = ["sh", "/opt/halfway/halfway.sh"]
+mounts = [{{ source = "{agents}", target = "/opt/halfway" }}]
+install_check = ["test", "-r", "/opt/halfway/halfway.sh"]
+
+[arms.nop]
+kind = "nop"
+"""
+
+_ENDS = """
+SELECT CAST(substr(trial, 2) AS INTEGER) AS number, trial, arm, task, state, reward FROM v_trial
+WHERE campaign = ? AND state IN ('scored', 'voided', 'review') ORDER BY number"""
+_COUNTS = """
+SELECT count(*), count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state IN ('open', 'claimed'))
+FROM v_cell WHERE campaign = ?"""
+
+
+def run(folder: Path) -> int:
+    """Exit status 0: every cell is done and nothing was left behind."""
+    folder.mkdir(exist_ok=True)
+    ledger = folder / "state" / "ledger.db"
+    name = _campaign(ledger)
+    config = folder / "marathond.toml"
+    config.write_text(CONFIG.format(name=name, samples=HERE / "samples", agents=HERE / "agents"))
+    if not ledger.exists():
+        _ctl(config, "init")
+    say(f"campaign {name}: three arms x six tasks on {os.environ.get('DOCKER_HOST', 'the default engine')}, image {BASE_IMAGE}")
+    began = time.monotonic()
+    with _daemon(config, folder / "marathond.log") as process:
+        try:
+            _follow(ledger, name, process, began)
+        except KeyboardInterrupt:
+            say("interrupted: ending the trials in work; `make demo` goes on from here")
+            _ctl(config, "stop", "--now", "--reason", "demo interrupted", check=False)
+            process.wait(timeout=60)
+            return 130
+    return _finish(config, ledger, name, time.monotonic() - began)
+
+
+def _campaign(ledger: Path) -> str:
+    """The last campaign if cells of it are left, else the next one."""
+    if not ledger.exists():
+        return "demo-1"
+    with contextlib.closing(_open(ledger)) as conn:
+        names = [row[0] for row in conn.execute("SELECT name FROM campaign WHERE name LIKE 'demo-%' ORDER BY campaign_id")]
+        if names and conn.execute(_COUNTS, (names[-1],)).fetchone()[2]:
+            return str(names[-1])
+        return f"demo-{len(names) + 1}"
+
+
+def _open(ledger: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=5)
+
+
+def _ctl(config: Path, *words: str, check: bool = True) -> None:
+    done = subprocess.run([BIN / "marathonctl", "--config", config, *words], check=False, text=True, capture_output=True)
+    if check and done.returncode != 0:
+        raise SetupError(f"marathonctl {words[0]}: exit {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+@contextlib.contextmanager
+def _daemon(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon in a process group of its own, so that Ctrl-C reaches it through us only; it ends with the block."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [BIN / "marathond", "--config", config], stdout=out, stderr=out, stdin=subprocess.DEVNULL, process_group=0
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _follow(ledger: Path, name: str, process: subprocess.Popen[bytes], began: float) -> None:
+    """Print each ending as it comes, until no cell is open any more."""
+    seen: set[int] = set()
+    while True:
+        if process.poll() is not None:
+            raise SetupError(f"marathond ended with {process.returncode}; see demo/marathond.log")
+        if time.monotonic() - began > TIMEOUT_S:
+            raise SetupError(f"the demo did not end within {TIMEOUT_S:.0f} s; see `marathonctl status` and demo/marathond.log")
+        with contextlib.closing(_open(ledger)) as conn:
+            rows = conn.execute(_ENDS, (name,)).fetchall()
+            total, done, left = conn.execute(_COUNTS, (name,)).fetchone()
+            exported = conn.execute("SELECT count(*) FROM artifact_export").fetchone()[0]
+            trials = conn.execute("SELECT count(*) FROM trial").fetchone()[0]
+            claims = conn.execute("SELECT count(*) FROM claim WHERE released_at_ms IS NULL").fetchone()[0]
+        for number, trial, arm, task, state, reward in rows:
+            if number in seen:
+                continue
+            seen.add(number)
+            word = f"reward {reward:g}" if state == "scored" else state
+            say(f"{done:2d}/{total} {trial} {arm:<8} {task:<12} {word}")
+        if total and not left and not claims and exported == trials:
+            return
+        time.sleep(POLL_S)
+
+
+def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
+    """What came out, in a few lines on stdout."""
+    with contextlib.closing(_open(ledger)) as conn:
+        ledger_id = conn.execute("SELECT ledger_id FROM ledger_identity").fetchone()[0]
+        scored, voided, review = conn.execute(
+            """SELECT count(*) FILTER (WHERE state = 'scored'), count(*) FILTER (WHERE state = 'voided'),
+               count(*) FILTER (WHERE state = 'review') FROM v_trial WHERE campaign = ?""",
+            (name,),
+        ).fetchone()
+        total, done, _ = conn.execute(_COUNTS, (name,)).fetchone()
+        arms = conn.execute(
+            """SELECT arm, count(*) FILTER (WHERE state = 'done'), avg(reward), avg(partial) FROM v_cell WHERE campaign = ?
+               GROUP BY arm ORDER BY 3 DESC""",
+            (name,),
+        ).fetchall()
+    left = _left_behind(ledger_id)
+    print(f"\n{'arm':<10} {'done':>4}  {'reward':>6}  {'partial':>7}")
+    for arm, cells, reward, partial in arms:
+        print(f"{arm:<10} {cells:>4}  {_number(reward):>6}  {_number(partial):>7}")
+    review_words = f", {review} in review" if review else ""
+    print(f"\n3 arms x 6 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
+    shown = os.path.relpath(config)
+    print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show t0001` · `… sql "select * from v_arm"`')
+    print("your own campaign: README, section 2")
+    return 0 if done == total and not left else 1
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _left_behind(ledger_id: str) -> str:
+    """Containers and networks of this ledger that still exist, in words; empty: none."""
+    docker = Docker(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
+    query = urlencode({"all": "1", "filters": json.dumps({"label": [f"marathond.ledger={ledger_id}"]})})
+    found = [docker.call("GET", f"/{kind}?{query}") for kind in ("containers/json", "networks")]
+    if any(status != 200 for status, _ in found):
+        return "unknown: the engine did not list containers and networks"
+    containers, networks = (len(rows) for _, rows in found)
+    return f"left behind: {containers} containers, {networks} networks" if containers or networks else ""

@@ -1,0 +1,99 @@
+"""Proves that an agent (or a verifier past its deadline) is dead before anything else may start.
+
+Owns pause → read → decide → kill → unpause → look again.  The decision itself is core/death.py.
+Race prevented: a process that forks between the list and the kill (nothing forks while the container is paused), and a reused pid
+(the engine compares start times before it kills, fault f10).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import anyio
+
+from marathond.core.death import Proc, Verdict, judge
+from marathond.core.errors import EngineError, GateFailed, NotFound
+from marathond.core.model import AfterAgent
+from marathond.flow.world import World
+from marathond.ports.engine import Engine, Process
+
+ROUNDS = 20
+"""Looks before giving up; SIGKILL takes effect within milliseconds unless a process hangs in the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """``killed`` and ``kept`` for the record; ``container_running`` as last seen."""
+
+    killed: tuple[Proc, ...]
+    kept: tuple[Proc, ...]
+    container_running: bool
+
+
+def _procs(processes: Iterable[Process]) -> list[Proc]:
+    return [Proc(p.pid, p.ppid, p.session, p.start_ticks, p.argv) for p in processes]
+
+
+async def prove_death(world: World, container_id: str, agent_pids: Iterable[int], policy: AfterAgent) -> Death:
+    """Until no process of the agent's sessions lives.  Raises GateFailed("agent_undead") when that cannot be shown."""
+    engine, pids = world.engine, frozenset(agent_pids)
+    killed: dict[int, Proc] = {}
+    for attempt in range(ROUNDS):
+        info = await world.look(lambda: engine.inspect_container(container_id))
+        if info is None or not info.running:
+            return Death(tuple(killed.values()), (), container_running=False)
+        main_pid = info.pid
+        verdict = judge(await _list(world, container_id), main_pid=main_pid, agent_pids=pids, policy=policy)
+        # Only what lives can fork: with nothing to kill and nothing detached, no pause is needed to be sure.
+        if not verdict.kill and not verdict.keep:
+            return Death(tuple(killed.values()), (), container_running=True)
+        if verdict.kill or attempt == 0:
+            decide = functools.partial(judge, main_pid=main_pid, agent_pids=pids, policy=policy)
+            verdict = await _paused(world, container_id, decide)
+        if not verdict.kill:
+            return Death(tuple(killed.values()), verdict.keep, container_running=True)
+        killed.update((p.pid, p) for p in verdict.kill)
+        await anyio.sleep(min(0.01 * 2**attempt, 1.0))
+    left = ", ".join(f"{p.pid} {p.argv[:60]}" for p in verdict.kill)
+    raise GateFailed("agent_undead", f"still alive after {ROUNDS} rounds of SIGKILL: {left}")
+
+
+async def _list(world: World, container_id: str) -> list[Proc]:
+    try:
+        return _procs(await world.look(lambda: world.engine.processes(container_id)))
+    except NotFound:
+        return []
+
+
+async def _paused(world: World, container_id: str, decide: Callable[[list[Proc]], Verdict]) -> Verdict:
+    """One look and kill while nothing can run.  The container is unpaused whatever happens in between."""
+    engine: Engine = world.engine
+    try:
+        await world.look(lambda: engine.pause(container_id))
+    except NotFound:
+        return Verdict((), ())
+    except EngineError as error:
+        if "not running" not in error.detail and "already paused" not in error.detail:
+            raise
+    try:
+        processes = await world.look(lambda: engine.processes(container_id))
+        verdict = decide(_procs(processes))
+        doomed = {p.pid for p in verdict.kill}
+        await engine.kill([p for p in processes if p.pid in doomed])
+        return verdict
+    finally:
+        # Shielded: a paused container that nobody unpauses would hang for good if the daemon is told to stop right here.
+        with anyio.CancelScope(shield=True), anyio.move_on_after(30):
+            await _unpause(engine, container_id)
+
+
+async def _unpause(engine: Engine, container_id: str) -> None:
+    try:
+        await engine.unpause(container_id)
+    except NotFound:
+        return
+    except EngineError as error:
+        if "not paused" not in error.detail and "not running" not in error.detail:
+            raise

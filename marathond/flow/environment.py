@@ -1,0 +1,190 @@
+"""Brings a trial's network and container up, each written down before it is asked for.
+
+Owns the order row → call → row, and what to do when a call's outcome is unknown.  Must not know agents or scores.
+Races prevented here: a daemon killed between create and record (the row with its name and labels came first, fault b05); a create that
+timed out and completed later (looked up by label, never assumed undone); a rival that takes our subnet (quarantine and the next one).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import anyio
+
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound, PoolExhausted, SubnetTaken
+from marathond.core.inspection import problems
+from marathond.core.model import Arm, Mount, NetworkPolicy, Task, trial_label
+from marathond.core.subnets import free_subnets
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import networks, trials
+from marathond.ledger.verbs.context import TrialContext, TrialLease
+from marathond.ledger.verbs.networks import LeaseRow
+from marathond.ledger.verbs.trials import Fact
+from marathond.ports.agent import Agent, RunDir
+from marathond.ports.engine import ContainerInfo, ContainerSpec
+
+QUARANTINE_MS = 600_000
+"""How long a subnet that somebody else took is left alone."""
+POOL_PAUSE_S = 2.0
+"""Between two tries when the pool is full: exhaustion costs waiting, never a trial (fault b01)."""
+
+
+async def occupied_subnets(world: World) -> list[str]:
+    """Everything that an explicit subnet must not overlap: the host's routes, interfaces and resolvers, the engine's networks."""
+    host = [entry.cidr for entry in await world.host.occupied()]
+    return host + [subnet for network in await world.look(world.engine.list_networks) for subnet in network.subnets]
+
+
+async def next_subnets(world: World, count: int) -> list[str]:
+    """Up to ``count`` subnets that may be leased now."""
+    fixed = world.fixed
+    taken = await occupied_subnets(world)
+    leased = [row.subnet for row in await world.ledger.read(networks.leases, fixed.engine_name) if row.subnet]
+    quarantined = await world.ledger.read(networks.quarantined, fixed.engine_name, now_ms=world.clock.wall_ms())
+    free = free_subnets(fixed.network_range, fixed.network_prefix, leased=leased, quarantined=quarantined, occupied=taken)
+    return list(islice(free, count))
+
+
+async def network_up(world: World, context: TrialContext) -> str | None:
+    """The id of the trial's network; None for a task without one.  Waits while the pool is full."""
+    if context.lease is None:
+        return None
+    lease: TrialLease | LeaseRow = context.lease
+    labels = world.labels(context.trial_id, context.token)
+    while True:
+        try:
+            network_id = await world.engine.create_network(lease.network_name, labels, lease.subnet)
+        except SubnetTaken as error:
+            free = await next_subnets(world, 1)
+            if not free:
+                log.warning("subnets_exhausted", trial=trial_label(context.trial_id), range=world.fixed.network_range)
+                await anyio.sleep(POOL_PAUSE_S)
+                continue
+            now_ms = world.clock.wall_ms()
+            lease = await world.ledger.write(
+                networks.swap_lease,
+                lease.lease_id,
+                new_subnet=free[0],
+                quarantine_until_ms=now_ms + QUARANTINE_MS,
+                detail=str(error),
+                now_ms=now_ms,
+            )
+            continue
+        except PoolExhausted:
+            log.info("pool_full", trial=trial_label(context.trial_id))
+            await anyio.sleep(POOL_PAUSE_S)
+            continue
+        except (EngineTimeout, EngineUnreachable):
+            # Unknown, not undone: the server may have made it.  Names are not unique on 20.10, so look by label and keep the id.
+            found = await world.look(lambda: _network_by_labels(world, labels))
+            if found is None:
+                continue
+            network_id = found
+        except EngineError as error:
+            raise GateFailed("network_failed", str(error)) from error
+        await world.ledger.write(networks.network_created, lease.lease_id, network_id=network_id)
+        return network_id
+
+
+async def _network_by_labels(world: World, labels: dict[str, str]) -> str | None:
+    for network in await world.engine.list_networks():
+        if labels.items() <= network.labels.items():
+            return network.id
+    return None
+
+
+def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, agent: Agent, network_id: str | None) -> ContainerSpec:
+    """What to ask the engine for."""
+    run = world.run_dir(context.trial_id)
+    return ContainerSpec(
+        name=f"mt-{world.fixed.ledger_id}-{trial_label(context.trial_id)}",
+        image_id=world.images[context.task_id].id,
+        labels=world.labels(context.trial_id, context.token),
+        network=network_id,
+        env={**task.env, **agent.environment(task, arm)},
+        mounts=(*standard_mounts(run), *agent.mounts(task, arm)),
+        workdir=task.workdir,
+        cpus=task.cpus,
+        memory_mb=task.memory_mb,
+    )
+
+
+def standard_mounts(run: RunDir) -> tuple[Mount, ...]:
+    return (
+        Mount(str(run.logs / "agent"), "/logs/agent", read_only=False),
+        Mount(str(run.logs / "verifier"), "/logs/verifier", read_only=False),
+        Mount(str(run.logs / "artifacts"), "/logs/artifacts", read_only=False),
+        Mount(str(run.ctl), "/marathond/ctl", read_only=False),
+        Mount(str(run.inputs), "/marathond/inputs", read_only=True),
+    )
+
+
+def make_run_dir(run: RunDir, instruction: str) -> None:
+    """The trial's folders: the root is ours alone, what is mounted is open to the agent's uid (Harbor does the same)."""
+    run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (run.logs, run.inputs):
+        folder.mkdir(mode=0o755, exist_ok=True)
+    for folder in (run.logs / "agent", run.logs / "verifier", run.logs / "artifacts", run.ctl):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+    (run.inputs / "instruction.md").write_text(instruction, encoding="utf-8")
+
+
+async def container_up(world: World, context: TrialContext, task: Task, spec: ContainerSpec) -> ContainerInfo:
+    """Create, start and check the container.  Raises GateFailed with the void code."""
+    await world.ledger.write(
+        trials.container_intended,
+        context.trial_id,
+        engine=world.fixed.engine_name,
+        name=spec.name,
+        image_id=spec.image_id,
+        context_digest=task.context_digest,
+        now_ms=world.clock.wall_ms(),
+    )
+    container_id = await _create(world, spec)
+    await world.ledger.write(trials.container_created, context.trial_id, docker_id=container_id)
+    try:
+        await world.engine.start_container(container_id)
+    except (EngineTimeout, EngineUnreachable):
+        log.warning("start_unknown", trial=trial_label(context.trial_id))
+    except EngineError as error:
+        raise GateFailed("container_failed", str(error)) from error
+    info = await world.look(lambda: world.engine.inspect_container(container_id))
+    if info is None:
+        raise GateFailed("container_lost", f"container {container_id[:12]} vanished right after its start")
+    wrong = problems(info, spec, allowed_env=frozenset(spec.env))
+    if wrong is not None:
+        raise GateFailed(*wrong)
+    return info
+
+
+async def _create(world: World, spec: ContainerSpec) -> str:
+    for _ in range(3):
+        try:
+            return await world.engine.create_container(spec)
+        except (EngineTimeout, EngineUnreachable):
+            found = await world.look(lambda: world.engine.list_containers(spec.labels))
+            if found:
+                return found[0].id
+        except NotFound as error:
+            code = "image_gone" if "image" in error.detail.lower() else "container_failed"
+            raise GateFailed(code, str(error)) from error
+        except EngineError as error:
+            raise GateFailed("container_failed", str(error)) from error
+    raise GateFailed("container_failed", f"{spec.name}: three creates in a row had no answer and left nothing")
+
+
+def facts(task: Task, arm: Arm, info: ContainerInfo) -> tuple[Fact, ...]:
+    """What really applied, each with its origin (faults b14, b17), for `marathonctl show`."""
+    policy = "none (NetworkMode=none)" if task.network is NetworkPolicy.NONE else "public"
+    declared = "task" if task.image else "built from environment/"
+    return (
+        Fact("network agent", policy, task.network_origin),
+        Fact("network verifier", policy, task.network_origin),
+        Fact("image", info.image_id, declared),
+        Fact("context digest", task.context_digest, "task"),
+        Fact("cpus", "unlimited" if task.cpus is None else f"{task.cpus:g}", "not set" if task.cpus is None else "task"),
+        Fact("memory_mb", "unlimited" if task.memory_mb is None else str(task.memory_mb), "not set" if task.memory_mb is None else "task"),
+        Fact("after agent", arm.after_agent.value, "arm"),
+        *(Fact(f"task note {n}", note, "task.toml") for n, note in enumerate(task.warnings, start=1)),
+    )

@@ -1,0 +1,130 @@
+"""Copies the artifacts of resting trials to out_dir and keeps the campaign's documents true.
+
+Owns when what is exported and what happens when out_dir fails: named, retried, nothing lost, no trial held up (the score is in the ledger
+already).  A trial's run directory is removed only after its files are in out_dir, hashed and recorded.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from anyio import to_thread
+
+from marathond.core.errors import ArtifactError
+from marathond.flow.documents import job_view, trial_view
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import artifacts, campaigns, findings, status
+from marathond.ledger.verbs.artifacts import ArtifactRecord
+from marathond.ledger.verbs.campaigns import StoredArm
+from marathond.ledger.verbs.context import cell_context
+from marathond.tasks.artifacts import export_tree
+from marathond.tasks.atomic import write_atomic
+from marathond.tasks.layout import TrialLine, job_documents, line_of, trial_documents, trial_folder
+
+TICK_S = 15.0
+PARTS = ("agent", "verifier", "artifacts")
+
+
+class Exporter:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._lines: dict[int, TrialLine] = {}
+        self._seen_event = 0
+
+    async def run(self) -> None:
+        """For ever.  A failing out_dir is named and tried again."""
+        while True:
+            await self.step()
+            await self.world.export_wake.wait(TICK_S)
+
+    async def step(self) -> None:
+        world, subject = self.world, str(self.world.fixed.out_dir)
+        try:
+            for trial_id in await world.ledger.read(artifacts.not_exported):
+                if trial_id not in world.driven:
+                    await self._export(trial_id)
+            await self._documents()
+        except ArtifactError as error:
+            log.error("export_failed", path=error.path, code=error.code, detail=error.detail)
+            await world.ledger.write(
+                findings.raise_finding,
+                code="export_failed",
+                severity="error",
+                subject=subject,
+                detail=f"artifacts wait in state_dir and are tried again: {error}",
+                campaign_id=None,
+                now_ms=world.clock.wall_ms(),
+            )
+        else:
+            await world.ledger.write(findings.close_finding, code="export_failed", subject=subject, now_ms=world.clock.wall_ms())
+
+    async def _export(self, trial_id: int) -> None:
+        world = self.world
+        context = await world.ledger.read(cell_context, trial_id)
+        run = world.run_dir(trial_id)
+        name = trial_folder(trial_id, context.task, context.arm, context.replicate)
+        target = Path(context.out_dir) / context.campaign / name
+        records = await to_thread.run_sync(self._copy, run.logs, target)
+        await world.ledger.write(
+            artifacts.exported, trial_id, folder=f"{context.campaign}/{name}", records=records, now_ms=world.clock.wall_ms()
+        )
+        await to_thread.run_sync(_remove, run.root)
+
+    def _copy(self, logs: Path, target: Path) -> list[ArtifactRecord]:
+        """Each part by itself: what the agent wrote must not crowd out what the verifier wrote."""
+        records: list[ArtifactRecord] = []
+        for part in PARTS:
+            if not (logs / part).is_dir():
+                continue
+            found = export_tree(
+                logs / part, target / part, max_bytes=self.world.fixed.max_artifact_bytes, max_files=self.world.fixed.max_artifact_files
+            )
+            records += [ArtifactRecord(f"{part}/{r.path}", r.sha256, r.size_bytes, r.skipped) for r in found]
+        return records
+
+    async def _documents(self) -> None:
+        """Documents of every trial that changed, then the campaign's own.  A later void changes them again."""
+        world, fixed = self.world, self.world.fixed
+        changed, newest = await world.ledger.read(artifacts.resting_changed_since, fixed.campaign_id, self._seen_event)
+        if newest == self._seen_event:
+            return
+        arms = await world.ledger.read(campaigns.arms_of, fixed.campaign_id)
+        sides = await world.ledger.read(campaigns.void_sides)
+        for trial_id in changed:
+            await self._document(trial_id, {arm.name: arm for arm in arms}, sides)
+        campaign = await world.ledger.read(campaigns.campaign_by_name, fixed.campaign)
+        assert campaign is not None
+        view = job_view(
+            fixed.ledger_id,
+            campaign,
+            arms,
+            await world.ledger.read(campaigns.tasks_of, fixed.campaign_id),
+            [self._lines[key] for key in sorted(self._lines)],
+            await world.ledger.read(campaigns.progress, fixed.campaign_id),
+            world.knobs.limits.concurrency,
+        )
+        await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view))
+        self._seen_event = newest
+
+    async def _document(self, trial_id: int, arms: dict[str, StoredArm], sides: dict[str, str]) -> None:
+        shown = await self.world.ledger.read(status.show, trial_id)
+        view = trial_view(self.world.fixed.ledger_id, shown, arms[shown.context.arm], sides)
+        self._lines[trial_id] = line_of(view)
+        if shown.folder is not None:
+            await to_thread.run_sync(self._write, Path(shown.context.out_dir) / shown.folder, trial_documents(view))
+
+    @staticmethod
+    def _write(folder: Path, documents: dict[str, bytes]) -> None:
+        for name, data in documents.items():
+            write_atomic(folder / name, data)
+
+
+def _remove(root: Path) -> None:
+    """The run directory after its export.  What cannot be removed stays, is named in the log, and costs disk only."""
+    try:
+        shutil.rmtree(root)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("run_dir_not_removed", trial=root.name, error=str(error))

@@ -1,0 +1,118 @@
+"""From the agent's end to a score, a void or a review.
+
+Owns the rounds of verification and the rule that a payload is final only when nothing that could write it lives (fault d08): the
+container is removed before the reading that counts.  The decision is core/classify.py, which sees no arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from marathond.core.classify import Again, Evidence, Review, Scored, VerifierEnd, Void, classify
+from marathond.core.errors import GateFailed
+from marathond.core.model import Task, trial_label
+from marathond.core.score import Fact as ScoreFact
+from marathond.core.score import Number, ScoreReading
+from marathond.flow import verify
+from marathond.flow.teardown import remove_container
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import trials
+from marathond.ledger.verbs.context import TrialContext
+from marathond.ledger.verbs.trials import Fact, ScoreRow
+
+EXTRACTOR = 1
+"""Version of core/score.py's rules; a newer one regrades stored artifacts and keeps this one's rows."""
+
+
+async def grade(world: World, context: TrialContext, task: Task, *, recovered: bool) -> None:
+    """Run the verifier until the trial is scored, void or in review."""
+    assert context.container is not None and context.container.docker_id is not None
+    trial_id, container_id, breaks = context.trial_id, context.container.docker_id, world.engine_breaks
+    end = await _resume(world, context) if context.verifications else await _round(world, trial_id, container_id, task, 1)
+    while True:
+        info = await world.look(lambda: world.engine.inspect_container(container_id))
+        alive = context.container.gone_at_ms is not None or (info is not None and info.running)
+        evidence = Evidence(
+            verifier=end,
+            reading=await verify.read(world, trial_id, verifier_exited=end.outcome == "exited"),
+            container_alive=alive or (recovered and end.outcome == "exited"),
+            engine_restarted=world.engine_breaks != breaks or (recovered and info is None),
+            oom_killed=bool(info and info.oom_killed),
+        )
+        match classify(evidence):
+            case Again(cause):
+                await world.ledger.write(trials.verify_again, trial_id, cause=cause, now_ms=world.clock.wall_ms())
+                end = await _round(world, trial_id, container_id, task, end.round + 1)
+            case Scored(flags):
+                await _score(world, trial_id, evidence.reading, flags)
+                return
+            case Review(code, detail, shown):
+                await doubt(world, trial_id, code, detail, shown)
+                return
+            case Void(code, reason):
+                raise GateFailed(code, reason)
+
+
+async def _round(world: World, trial_id: int, container_id: str, task: Task, number: int) -> VerifierEnd:
+    started, removed = await verify.start(world, trial_id, container_id, task, number)
+    if removed and number == 1:
+        fact = Fact("removed before verification", ", ".join(removed[:20]), "written by the agent to /logs/verifier")
+        await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
+    return await verify.finish(world, trial_id, container_id, started)
+
+
+async def _resume(world: World, context: TrialContext) -> VerifierEnd:
+    """Take over a verification that an earlier daemon began: its process runs detached and its output is on disk."""
+    last = context.verifications[-1]
+    if last.ended_at_ms is not None:
+        return VerifierEnd(last.outcome or "lost", last.exit_code, last.round)
+    assert context.container is not None and context.container.docker_id is not None
+    started = verify.Started(last.exec_id or "", last.round, last.started_mono_ms + last.limit_ms)
+    log.info("verification_taken_over", trial=trial_label(context.trial_id), round=last.round)
+    return await verify.finish(world, context.trial_id, context.container.docker_id, started)
+
+
+async def _score(world: World, trial_id: int, seen: ScoreReading, flags: tuple[str, ...]) -> None:
+    """Read once more when nothing can write any longer, and record that."""
+    if not await remove_container(world, trial_id):
+        flags = (*flags, "container_outlived_score")
+    final = await verify.read(world, trial_id, verifier_exited=True)
+    if final != seen:
+        flags = (*flags, "changed_after_exit")
+    if final.reward is None:
+        await doubt(world, trial_id, "score_changed", "the reward was readable, and no longer is", {"flags": list(flags)})
+        return
+    row = ScoreRow(
+        extractor=EXTRACTOR,
+        reward=final.reward.value,
+        reward_source=f"{final.reward.source}:{final.reward.key}",
+        partial=final.partial.value if final.partial else None,
+        tests_passed=int(final.tests_passed.value) if final.tests_passed else None,
+        tests_total=int(final.tests_total.value) if final.tests_total else None,
+        flags=(*flags, *final.flags),
+        parts=_parts(final),
+    )
+    await world.ledger.write(trials.scored, trial_id, row, now_ms=world.clock.wall_ms())
+    log.info("scored", trial=trial_label(trial_id), reward=row.reward, partial=row.partial, flags=list(row.flags))
+
+
+def _parts(reading: ScoreReading) -> list[tuple[str, str, str]]:
+    named: dict[str, Number | None] = {
+        "partial": reading.partial,
+        "tests_passed": reading.tests_passed,
+        "tests_total": reading.tests_total,
+        "test_rate": reading.test_rate,
+    }
+    rows = [(name, repr(number.value), f"{number.source}:{number.key}") for name, number in named.items() if number is not None]
+    rows += [(name, _text(part), f"{part.source}:{part.key}") for name, part in reading.parts.items()]
+    return rows + [(f"refused {n}", r.why, f"{r.source}:{r.key}") for n, r in enumerate(reading.refusals, start=1)]
+
+
+def _text(part: Number | ScoreFact) -> str:
+    return str(part.value).lower() if isinstance(part, ScoreFact) else repr(part.value)
+
+
+async def doubt(world: World, trial_id: int, code: str, detail: str, evidence: Mapping[str, object]) -> None:
+    """Put a trial before a person, with the evidence."""
+    await world.ledger.write(trials.doubted, trial_id, code=code, detail=detail, evidence=dict(evidence), now_ms=world.clock.wall_ms())
+    log.warning("review", trial=trial_label(trial_id), code=code, detail=detail)

@@ -1,0 +1,200 @@
+"""The loop: wake up, take a snapshot, plan, enact.
+
+Owns when to look and how a plan becomes claims, trials and leases.  The decision is core/plan.py, which cannot see an arm.
+External events only ring the bell; nothing is decided from them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict
+
+from anyio.abc import TaskGroup
+
+from marathond.core.errors import EngineError, LedgerRefused
+from marathond.core.model import trial_label
+from marathond.core.plan import Host as HostFacts
+from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan
+from marathond.core.subnets import NetworkSubnets, auto_capacity
+from marathond.flow.environment import next_subnets
+from marathond.flow.images import ImageKeeper
+from marathond.flow.trial import run_trial
+from marathond.flow.world import Handle, World, log
+from marathond.ledger.errors import RuleBroken
+from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
+from marathond.ports.engine import LABEL_LEDGER
+
+TICK_S = 5.0
+"""At the latest; every end of a trial, image or command rings the bell."""
+LOOK_AHEAD = 200
+"""Open cells that one plan looks at: more than any host runs at once, few enough to read in a millisecond."""
+ENGINE_LOOK_S = 10.0
+
+
+class Scheduler:
+    def __init__(self, world: World, group: TaskGroup) -> None:
+        self.world, self.group = world, group
+        self.images = ImageKeeper(world, group)
+        self._ncpu: float | None = None
+        self._memory_mb: int | None = None
+        self._engine_down = "not asked yet"
+        self._engine_seen_ms = -(10**9)
+
+    async def run(self) -> None:
+        """For ever.  A ledger that refuses ends it: nothing may be admitted that cannot be written down."""
+        while True:
+            try:
+                await self.step()
+            except LedgerRefused:
+                raise
+            except EngineError as error:
+                # The engine went away in the middle of a step: say so, decide nothing.
+                self._engine_down = str(error)
+                self._engine_seen_ms = -(10**9)
+                log.warning("engine_away", error=str(error))
+            await self.world.wake.wait(TICK_S)
+
+    async def step(self) -> int:
+        """One look.  Number of cells admitted."""
+        world = self.world
+        snapshot = await world.ledger.read(admission.snapshot, world.fixed.campaign_id, engine=world.fixed.engine_name, limit=LOOK_AHEAD)
+        if snapshot.open_total:
+            await self._want_images(snapshot)
+        host = await self._host(snapshot)
+        decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
+        admitted = await self._enact(decided) if decided.admissions else 0
+        await self._observe(decided, admitted)
+        if admitted:
+            world.wake.ring()
+        return admitted
+
+    async def _want_images(self, snapshot: Snapshot) -> None:
+        missing = {cell.task_id for cell in snapshot.open_cells} - self.world.images.keys()
+        if missing:
+            for task in await self.world.ledger.read(campaigns.tasks_of, self.world.fixed.campaign_id):
+                if task.task_id in missing:
+                    self.images.want(task)
+
+    async def _host(self, snapshot: Snapshot) -> HostFacts:
+        await self._ask_engine()
+        free = capacity = None
+        if not self._engine_down:
+            free, capacity = await self._networks(snapshot)
+        return HostFacts(self._ncpu, self._memory_mb, free, capacity, await self._disk(), self._engine_down)
+
+    async def _ask_engine(self) -> None:
+        now_ms = self.world.clock.mono_ms()
+        if now_ms - self._engine_seen_ms < ENGINE_LOOK_S * 1000:
+            return
+        self._engine_seen_ms = now_ms
+        try:
+            info = await self.world.engine.info()
+        except EngineError as error:
+            self.world.engine_breaks += 1
+            self._engine_down = str(error)
+            observed: dict[str, object] = {"ok": False, "detail": str(error)}
+        else:
+            self._ncpu, self._memory_mb, self._engine_down = float(info.ncpu), info.memory_bytes >> 20, ""
+            observed = {"ok": True, "detail": "", "server_version": info.server_version, "ncpu": info.ncpu, "memory_mb": self._memory_mb}
+        await self.world.ledger.write(settings.observe, "engine", observed, now_ms=self.world.clock.wall_ms())
+
+    async def _networks(self, snapshot: Snapshot) -> tuple[int | None, int]:
+        """Networks that may be leased now, and the capacity they are counted against."""
+        world, knobs = self.world, self.world.knobs
+        if world.fixed.network_mode == "explicit":
+            return max(0, knobs.network_cap - snapshot.live_leases), knobs.network_cap
+        info, listed = await world.engine.info(), await world.engine.list_networks()
+        ours = [NetworkSubnets(n.id, n.labels.get(LABEL_LEDGER) == world.fixed.ledger_id, n.subnets) for n in listed]
+        pool = auto_capacity(info.address_pools, ours, await world.host.occupied())
+        now_ms = world.clock.wall_ms()
+        await world.ledger.write(
+            networks.observe_pool,
+            world.fixed.engine_name,
+            total=pool.total,
+            foreign_used=pool.taken_by_foreign,
+            host_used=pool.taken_by_host,
+            now_ms=now_ms,
+        )
+        # A lease whose network is not made yet takes one of the free entries too.
+        not_made = max(0, snapshot.live_leases - pool.taken_by_ours)
+        free = min(pool.free - not_made - knobs.network_margin, knobs.network_cap - snapshot.live_leases)
+        capacity = min(pool.total - pool.taken_by_foreign - pool.taken_by_host - knobs.network_margin, knobs.network_cap)
+        return max(0, free), max(0, capacity)
+
+    async def _disk(self) -> str:
+        """The first file system below the floor, in words; empty when all are above it (fault b12)."""
+        world, low, seen = self.world, "", []
+        for path in (world.fixed.run_root, world.fixed.out_dir):
+            disk = await world.host.disk(path)
+            seen.append(asdict(disk))
+            share = 100 * disk.free_bytes / disk.total_bytes
+            subject = str(path)
+            if disk.free_bytes < world.knobs.disk_floor_bytes or share < world.knobs.disk_floor_percent:
+                low = low or f"{path}: {disk.free_bytes >> 20} MB free ({share:.1f} %)"
+                await self._finding("disk_low", subject, f"below the floor: {disk.free_bytes >> 20} MB free ({share:.1f} %)")
+            else:
+                await world.ledger.write(findings.close_finding, code="disk_low", subject=subject, now_ms=world.clock.wall_ms())
+        await world.ledger.write(settings.observe, "disk", seen, now_ms=world.clock.wall_ms())
+        return low
+
+    async def _enact(self, decided: Plan) -> int:
+        """Each admission is one transaction: claim, trial and lease together, or nothing (fault b01)."""
+        world = self.world
+        wanted = sum(cell.needs_network for cell in decided.admissions)
+        explicit = world.fixed.network_mode == "explicit"
+        subnets = iter(await next_subnets(world, wanted) if explicit and wanted else [])
+        admitted = 0
+        for cell in decided.admissions:
+            subnet = next(subnets, None) if explicit and cell.needs_network else None
+            if explicit and cell.needs_network and subnet is None:
+                await self._finding("subnets_exhausted", world.fixed.network_range, "no free subnet is left in network.range")
+                continue
+            admitted += await self._admit(cell, subnet)
+        return admitted
+
+    async def _admit(self, cell: OpenCell, subnet: str | None) -> bool:
+        world = self.world
+        try:
+            row = await world.ledger.write(
+                admission.admit,
+                cell_id=cell.cell_id,
+                token=secrets.token_hex(8),
+                engine=world.fixed.engine_name,
+                subnet=subnet,
+                needs_network=cell.needs_network,
+                ledger_id=world.fixed.ledger_id,
+                now_ms=world.clock.wall_ms(),
+            )
+        except RuleBroken as broken:
+            # A command may have parked, claimed or leased between the snapshot and here: the next look decides anew.
+            log.info("admission_refused", cell=cell.cell_id, rule=broken.rule)
+            return False
+        log.info("admitted", trial=trial_label(row.trial_id), attempt=row.attempt, subnet=subnet)
+        self.start(row.trial_id)
+        return True
+
+    def start(self, trial_id: int, *, recovered: bool = False) -> None:
+        """Drive a trial in the background; registered at once, so that no sweep takes it for an orphan."""
+        self.world.driven[trial_id] = Handle()
+        self.group.start_soon(self._drive, trial_id, recovered, name=f"trial {trial_label(trial_id)}")
+
+    async def _drive(self, trial_id: int, recovered: bool) -> None:
+        await run_trial(self.world, trial_id, recovered=recovered)
+
+    async def _observe(self, decided: Plan, admitted: int) -> None:
+        waiting = [asdict(entry) for entry in decided.waiting]
+        refused = len(decided.admissions) - admitted
+        if refused:
+            waiting.append(asdict(Waiting("NETPOOL", refused, "NETPOOL (no subnet free)")))
+        await self.world.ledger.write(settings.observe, "waiting", waiting, now_ms=self.world.clock.wall_ms())
+
+    async def _finding(self, code: str, subject: str, detail: str) -> None:
+        await self.world.ledger.write(
+            findings.raise_finding,
+            code=code,
+            severity="error",
+            subject=subject,
+            detail=detail,
+            campaign_id=None,
+            now_ms=self.world.clock.wall_ms(),
+        )

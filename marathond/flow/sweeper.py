@@ -1,0 +1,148 @@
+"""Finds what should not be there, while running and not only at start.
+
+Owns the retries of failed teardowns, orphans that carry our label and no live claim (fault b06), networks of ours that nobody owns, the
+breaker and the record of other people's networks.  Touches only what carries this ledger's label, by id, and never by a prune filter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import anyio
+
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
+from marathond.flow.teardown import tear_down
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import admission, findings, networks, runs, trials
+from marathond.ledger.verbs.networks import NetworkSeen
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, NetworkInfo
+
+PERIOD_S = 10.0
+GRACE_MS = 60_000
+"""Younger networks without an owner may still be in the making (a create that timed out and is about to be looked up)."""
+BACKOFF_MAX_S = 300.0
+RESTING = ("scored", "voided", "review")
+PROJECT_LABELS = ("com.docker.compose.project", "com.docker.stack.namespace")
+
+
+class Sweeper:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._next_try_ms: dict[int, int] = {}
+        self._tries: Counter[int] = Counter()
+
+    async def run(self) -> None:
+        """For ever; a sweep that the engine does not answer is tried again at the next period."""
+        while True:
+            try:
+                await self.sweep()
+            except (EngineUnreachable, EngineTimeout) as error:
+                self.world.engine_breaks += isinstance(error, EngineUnreachable)
+                log.warning("sweep_blind", error=str(error))
+            except EngineError as error:
+                log.warning("sweep_failed", error=str(error))
+            await anyio.sleep(PERIOD_S)
+
+    async def sweep(self) -> None:
+        world = self.world
+        await world.ledger.write(runs.mark_seen, now_ms=world.clock.wall_ms())
+        await self.breaker()
+        await self._retry_teardowns()
+        containers = await world.engine.list_containers()
+        listed = await world.engine.list_networks()
+        await self._orphan_containers(containers)
+        await self._orphan_networks(listed, containers)
+        await self._remember(listed)
+
+    async def _retry_teardowns(self) -> None:
+        """Resting trials whose container, network or claim is still there; with backoff, for each its own."""
+        world, engine = self.world, self.world.fixed.engine_name
+        resting = {row.trial_id for row in await world.ledger.read(trials.loose_containers, engine)}
+        resting |= set(await world.ledger.read(trials.loose_claims))
+        resting |= {row.trial_id for row in await world.ledger.read(networks.leases, engine) if row.trial_state in RESTING}
+        now_ms = world.clock.mono_ms()
+        for trial_id in sorted(resting - world.driven.keys()):
+            if self._next_try_ms.get(trial_id, 0) > now_ms:
+                continue
+            if await tear_down(world, trial_id):
+                self._next_try_ms.pop(trial_id, None)
+                self._tries.pop(trial_id, None)
+                world.wake.ring()
+            else:
+                self._tries[trial_id] += 1
+                self._next_try_ms[trial_id] = now_ms + int(min(2.0 ** self._tries[trial_id], BACKOFF_MAX_S) * 1000)
+
+    async def _orphan_containers(self, containers: Sequence[ContainerInfo]) -> None:
+        """Live or dead ones with our label whose claim is not live (fault b06: `sleep infinity` never exits by itself)."""
+        world = self.world
+        live = await world.ledger.read(trials.live_tokens)
+        for container in containers:
+            if container.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or container.labels.get(LABEL_CLAIM) in live:
+                continue
+            subject = f"{container.labels.get(LABEL_TRIAL, '?')} {container.id[:12]}"
+            gone = await world.engine.remove_container(container.id)
+            log.warning("orphan_container", subject=subject, gone=gone)
+            detail = f"container {container.id[:12]} carried our label and no live claim ({container.status}); " + (
+                "removed" if gone else "the engine does not remove it; retried"
+            )
+            await self._finding("orphan_container", subject, detail, close=gone)
+
+    async def _orphan_networks(self, listed: Sequence[NetworkInfo], containers: Sequence[ContainerInfo]) -> None:
+        """Reclaim a network only if it carries our label, no lease owns it, no container names it and it is past the grace period."""
+        world = self.world
+        owned = {row.network_name for row in await world.ledger.read(networks.leases, world.fixed.engine_name)}
+        used = {container.network_mode for container in containers} | {i for container in containers for i in container.network_ids}
+        now_ms = world.clock.wall_ms()
+        for network in listed:
+            if network.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or network.name in owned:
+                continue
+            if network.id in used or network.name in used or abs(now_ms - network.created_ms) < GRACE_MS:
+                continue
+            gone = await world.engine.remove_network(network.id)
+            log.warning("orphan_network", network=network.id[:12], gone=gone)
+            detail = f"network {network.name} carried our label and no lease; " + (
+                "removed" if gone else "the engine does not remove it; retried"
+            )
+            await self._finding("orphan_network", network.id[:12], detail, close=gone)
+
+    async def _remember(self, listed: Sequence[NetworkInfo]) -> None:
+        world = self.world
+        rows = []
+        for network in listed:
+            ledger_id = network.labels.get(LABEL_LEDGER)
+            owner = "ours" if ledger_id == world.fixed.ledger_id else "other_ledger" if ledger_id else "foreign"
+            project = next((network.labels[label] for label in PROJECT_LABELS if label in network.labels), "")
+            rows.append(NetworkSeen(network.id, network.name, owner, project, ",".join(network.subnets), network.created_ms))
+        await world.ledger.write(networks.replace_networks_seen, world.fixed.engine_name, rows, now_ms=world.clock.wall_ms())
+
+    async def breaker(self) -> None:
+        """Closes admission after repeated voids of one code, and opens it again by itself (fault f12)."""
+        world, knobs, now_ms = self.world, self.world.knobs, self.world.clock.wall_ms()
+        for stop in await world.ledger.read(admission.stops):
+            if stop.kind == "breaker":
+                if stop.until_ms is not None and now_ms >= stop.until_ms:
+                    await world.ledger.write(admission.end_stop, "breaker", author="marathond", now_ms=now_ms)
+                    await world.ledger.write(findings.close_finding, code="breaker", subject="admission", now_ms=now_ms)
+                    world.wake.ring()
+                return
+        window_ms = int(knobs.breaker_pause_s * 1000)
+        recent = await world.ledger.read(trials.recent_voids, since_ms=now_ms - window_ms)
+        code, count = next(iter(Counter(code for code, _ in recent).most_common(1)), ("", 0))
+        if count < knobs.breaker_after:
+            return
+        detail = f"{count} x {code} within {knobs.breaker_pause_s:g} s"
+        opened = await world.ledger.write(
+            admission.open_stop, "breaker", detail=detail, author="marathond", until_ms=now_ms + window_ms, now_ms=now_ms
+        )
+        if opened:
+            log.error("breaker", detail=detail)
+            await self._finding("breaker", "admission", f"admission is closed for all arms: {detail}", close=False)
+
+    async def _finding(self, code: str, subject: str, detail: str, *, close: bool) -> None:
+        world, now_ms = self.world, self.world.clock.wall_ms()
+        await world.ledger.write(
+            findings.raise_finding, code=code, severity="warning", subject=subject, detail=detail, campaign_id=None, now_ms=now_ms
+        )
+        if close:
+            await world.ledger.write(findings.close_finding, code=code, subject=subject, now_ms=now_ms)

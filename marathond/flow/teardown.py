@@ -1,0 +1,86 @@
+"""Removes what a resting trial left at the engine, and records that it is gone.
+
+Owns container → network → lease → claim, in this order, each released only when it was seen gone (faults b03, b04).  Tried once by the
+trial itself; what remains is the sweeper's.
+"""
+
+from __future__ import annotations
+
+from marathond.core.errors import EngineError
+from marathond.core.model import trial_label
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import findings, networks, trials
+from marathond.ledger.verbs.context import cell_context
+from marathond.ports.engine import LABEL_CLAIM
+
+
+async def remove_container(world: World, trial_id: int) -> bool:
+    """True when the trial's container is proven gone, and the ledger knows."""
+    context = await world.ledger.read(cell_context, trial_id)
+    container, subject = context.container, trial_label(trial_id)
+    if container is None or container.gone_at_ms is not None:
+        return True
+    try:
+        # Without an id the create may have completed unseen: the claim's token finds exactly ours.
+        found = await world.engine.list_containers({LABEL_CLAIM: context.token}) if container.docker_id is None else []
+        ids = [container.docker_id] if container.docker_id is not None else [info.id for info in found]
+        gone = all([await world.engine.remove_container(container_id) for container_id in ids])
+        gone = gone and not [i for i in ids if await world.engine.inspect_container(i) is not None]
+    except EngineError as error:
+        log.warning("container_not_removed", trial=subject, error=str(error))
+        return False
+    if not gone:
+        await _finding(world, "container_undeletable", subject, f"the engine does not remove container {', '.join(i[:12] for i in ids)}")
+        return False
+    await world.ledger.write(trials.container_gone, trial_id, now_ms=world.clock.wall_ms())
+    await world.ledger.write(findings.close_finding, code="container_undeletable", subject=subject, now_ms=world.clock.wall_ms())
+    return True
+
+
+async def remove_network(world: World, trial_id: int) -> bool:
+    """True when the trial's network is proven gone and its lease released."""
+    context = await world.ledger.read(cell_context, trial_id)
+    lease, subject = context.lease, trial_label(trial_id)
+    if lease is None:
+        return True
+    now_ms = world.clock.wall_ms
+    labels = world.labels(trial_id, context.token)
+    try:
+        if lease.network_id is not None:
+            ids = [lease.network_id]
+        else:
+            ids = [n.id for n in await world.engine.list_networks() if labels.items() <= n.labels.items()]
+        refused = [i for i in ids if not await world.engine.remove_network(i)]
+        refused += [i for i in ids if i not in refused and await world.engine.inspect_network(i) is not None]
+    except EngineError as error:
+        log.warning("network_not_removed", trial=subject, error=str(error))
+        return False
+    if refused:
+        await world.ledger.write(networks.removal_failed, lease.lease_id, now_ms=now_ms())
+        await _finding(world, "lease_leaked", subject, f"the engine does not remove network {refused[0][:12]} (active endpoints); retried")
+        return False
+    because = "seen_gone" if ids else "never_created"
+    await world.ledger.write(networks.release_lease, lease.lease_id, because=because, now_ms=now_ms())
+    await world.ledger.write(findings.close_finding, code="lease_leaked", subject=subject, now_ms=now_ms())
+    return True
+
+
+async def tear_down(world: World, trial_id: int) -> bool:
+    """Everything once; True when nothing is left and the claim is released."""
+    if not await remove_container(world, trial_id):
+        return False
+    network_gone = await remove_network(world, trial_id)
+    await world.ledger.write(trials.release_claim, trial_id, now_ms=world.clock.wall_ms())
+    return network_gone
+
+
+async def _finding(world: World, code: str, subject: str, detail: str) -> None:
+    await world.ledger.write(
+        findings.raise_finding,
+        code=code,
+        severity="warning",
+        subject=subject,
+        detail=detail,
+        campaign_id=None,
+        now_ms=world.clock.wall_ms(),
+    )

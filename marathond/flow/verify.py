@@ -1,0 +1,149 @@
+"""Runs the verifier in the trial's container and reads what it wrote.
+
+Owns the upload after the agent's death, the deadline and the reading.  Must not decide what a reading means (core/classify.py).
+Facts (Harbor 0.26): old reward files are removed, tests/ is uploaded, `(/tests/test.sh) > /logs/verifier/test-stdout.txt 2>&1`, the exit
+code is ignored.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from marathond.core.classify import VerifierEnd
+from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, GateFailed
+from marathond.core.limits import effective_verifier_limit
+from marathond.core.model import AfterAgent, Task
+from marathond.core.score import Refusal, ScoreReading, read_score
+from marathond.flow.ending import prove_death
+from marathond.flow.world import World
+from marathond.ledger.verbs import trials
+from marathond.ports.agent import RunDir
+from marathond.ports.engine import ExecSpec
+from marathond.tasks.artifacts import read_bounded
+
+SCORE_FILES = ("reward.json", "reward.txt", "metrics.json", "stages.json")
+MAX_SCORE_FILE_BYTES = 16 << 20
+STDOUT = "test-stdout.txt"
+
+# $1: where the tests were uploaded.  The final place is cleared first: the agent may have left something there (fault c11).
+PREPARE = 'rm -rf /tests && mv "$1" /tests && chmod +x /tests/test.sh'
+RUN = "exec >/logs/verifier/test-stdout.txt 2>&1 </dev/null; exec /tests/test.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A verifier that runs; enough to find it again after a restart."""
+
+    exec_id: str
+    round: int
+    deadline_mono_ms: int
+
+
+def clear_logs(run: RunDir) -> list[str]:
+    """Remove what lies in /logs/verifier before the verifier starts; names of what was there.  The folder itself is mounted and stays."""
+    folder = run.logs / "verifier"
+    found = []
+    for entry in sorted(folder.iterdir()):
+        found.append(entry.name)
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    return found
+
+
+async def start(world: World, trial_id: int, container_id: str, task: Task, round: int) -> tuple[Started, list[str]]:
+    """Upload and start.  Raises GateFailed("verifier_not_started").  Returns also the names of files that were removed."""
+    run = world.run_dir(trial_id)
+    removed = await to_thread.run_sync(clear_logs, run)
+    folder = f"/.marathond-tests-{secrets.token_hex(8)}"
+    limit = effective_verifier_limit(task.verifier_timeout_s, world.fixed.verifier_multiplier, declared=task.verifier_timeout_declared)
+    try:
+        await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
+        prepared = await world.engine.run_exec(
+            container_id,
+            ExecSpec(("sh", "-c", PREPARE, "marathond-tests", folder), user="0", cwd="/"),
+            timeout_s=world.fixed.gate_timeout_s,
+            max_output=2048,
+        )
+        if prepared.exit_code != 0:
+            raise GateFailed("verifier_not_started", f"tests could not be put in place: {prepared.output.strip()}")
+        exec_id = await world.engine.create_exec(
+            container_id, ExecSpec(("sh", "-c", RUN, "marathond-verifier"), env=dict(task.verifier_env), user=task.verifier_user)
+        )
+        assert limit.limit_s is not None
+        now_mono_ms = world.clock.mono_ms()
+        await world.ledger.write(
+            trials.verification_started,
+            trial_id,
+            round=round,
+            exec_id=exec_id,
+            started_mono_ms=now_mono_ms,
+            boot_id=world.clock.boot_id,
+            limit_ms=int(limit.limit_s * 1000),
+            limit_origin=limit.origin,
+            now_ms=world.clock.wall_ms(),
+        )
+        await begin(world, exec_id)
+    except EngineError as error:
+        raise GateFailed("verifier_not_started", str(error)) from error
+    except OSError as error:
+        raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
+    return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000)), removed
+
+
+async def begin(world: World, exec_id: str) -> None:
+    """Start a created exec; a start without an answer is looked up, for it may have begun."""
+    try:
+        await world.engine.start_created_exec(exec_id)
+    except EngineTimeout:
+        info = await world.look(lambda: world.engine.inspect_exec(exec_id))
+        if info is None or not (info.running or info.exit_code is not None):
+            raise
+
+
+async def finish(world: World, trial_id: int, container_id: str, started: Started) -> VerifierEnd:
+    """Wait for the verifier's end or its deadline; past the deadline it is killed, proven, before anybody reads."""
+    left_s = max(0, started.deadline_mono_ms - world.clock.mono_ms()) / 1000
+    outcome, exit_code = "deadline", None
+    with anyio.move_on_after(left_s):
+        info = await world.engine.wait_exec(started.exec_id)
+        outcome, exit_code = ("lost", None) if info is None else ("exited", info.exit_code)
+    if outcome == "deadline":
+        info = await world.look(lambda: world.engine.inspect_exec(started.exec_id))
+        if info is not None:
+            await prove_death(world, container_id, [info.pid], AfterAgent.KEEP_DETACHED)
+    await world.ledger.write(
+        trials.verification_ended, trial_id, started.round, outcome=outcome, exit_code=exit_code, now_ms=world.clock.wall_ms()
+    )
+    return VerifierEnd(outcome, exit_code, started.round)
+
+
+async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreReading:
+    """Read the score files from the run directory.  Unsafe or oversized ones become refusals, never an exception, never 0."""
+    return await to_thread.run_sync(_read, world.run_dir(trial_id), verifier_exited)
+
+
+def _read(run: RunDir, verifier_exited: bool) -> ScoreReading:
+    payload: dict[str, bytes] = {}
+    unsafe: list[Refusal] = []
+    for name in SCORE_FILES:
+        try:
+            data = read_bounded(run.logs, f"verifier/{name}", MAX_SCORE_FILE_BYTES)
+        except ArtifactError as error:
+            unsafe.append(Refusal(name, "", f"{error.detail} ({error.code})"))
+            continue
+        if data is not None:
+            payload[name] = data
+    reading = read_score(payload, verifier_exited=verifier_exited)
+    if not unsafe:
+        return reading
+    # A reward file that must not be opened decides nothing, and neither does the other one then: which of them counts is not ours to guess.
+    reward = None if any(refusal.source.startswith("reward.") for refusal in unsafe) else reading.reward
+    return replace(reading, reward=reward, refusals=(*unsafe, *reading.refusals))

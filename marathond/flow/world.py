@@ -1,0 +1,142 @@
+"""What every coroutine of the flow shares: ports, settings, the wake-up, the trials that are being driven.
+
+Owns no decision and no state that is not rebuilt from the ledger at start.  Must not know aiodocker, aiosqlite or the config file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from marathond.core.errors import EngineTimeout, EngineUnreachable
+from marathond.core.model import trial_label
+from marathond.core.plan import Limits
+from marathond.ports.agent import RunDir
+from marathond.ports.clock import Clock
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, Engine, ImageInfo
+from marathond.ports.host import Host
+from marathond.ports.ledger import Ledger
+
+T = TypeVar("T")
+log = structlog.get_logger("marathond.flow")
+
+PATIENCE_S = 600.0
+"""How long a trial waits for an engine that is away before the attempt is void; its agent goes on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What stays the same for one daemon life.  Paths are absolute; ``own_limit_s`` and the multipliers are part of the treatment."""
+
+    ledger_id: str
+    engine_name: str
+    campaign_id: int
+    campaign: str
+    run_root: Path
+    out_dir: Path
+    network_mode: str
+    network_range: str
+    network_prefix: int
+    own_limit_s: float | None
+    agent_multiplier: float
+    verifier_multiplier: float
+    gate_timeout_s: float
+    environ: Mapping[str, str]
+    build_args: Mapping[str, str]
+    build_network: str | None
+    build_concurrency: int
+    build_retries: int
+    pull_timeout_s: float
+    max_artifact_bytes: int
+    max_artifact_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What may change while the daemon runs (`marathonctl set`)."""
+
+    limits: Limits
+    network_cap: int
+    network_margin: int
+    passes: int
+    breaker_after: int
+    breaker_pause_s: float
+    disk_floor_percent: float
+    disk_floor_bytes: int
+
+
+class Wake:
+    """A bell: many may ring, one waits.  Ringing before the wait is not lost."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, at_most_s: float) -> None:
+        with anyio.move_on_after(at_most_s):
+            await self._event.wait()
+        self._event = anyio.Event()
+
+
+@dataclass(slots=True)
+class Handle:
+    """A trial that is being driven by this daemon.  ``withdrawn``: an operator voided it; its coroutine only tears down."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    withdrawn: bool = False
+
+
+@dataclass(slots=True)
+class World:
+    fixed: Fixed
+    knobs: Knobs
+    ledger: Ledger
+    engine: Engine
+    host: Host
+    clock: Clock
+    wake: Wake = field(default_factory=Wake)
+    export_wake: Wake = field(default_factory=Wake)
+    driven: dict[int, Handle] = field(default_factory=dict)
+    images: dict[int, ImageInfo] = field(default_factory=dict)
+    engine_breaks: int = 0
+    """How often the engine was seen away or its event stream was cut; a trial compares it with its own start."""
+
+    def labels(self, trial_id: int, token: str) -> dict[str, str]:
+        return {LABEL_LEDGER: self.fixed.ledger_id, LABEL_TRIAL: trial_label(trial_id), LABEL_CLAIM: token}
+
+    def run_dir(self, trial_id: int) -> RunDir:
+        return RunDir(self.fixed.run_root / trial_label(trial_id))
+
+    def withdraw(self, trial_id: int) -> None:
+        """An operator voided a live trial: its coroutine goes straight to the teardown."""
+        handle = self.driven.get(trial_id)
+        if handle is not None:
+            handle.withdrawn = True
+            handle.scope.cancel()
+        self.wake.ring()
+
+    async def look(self, call: Callable[[], Awaitable[T]]) -> T:
+        """For questions and for calls that may be repeated: ask again while the engine is away or slow, for at most PATIENCE_S.
+
+        Raises the last EngineUnreachable or EngineTimeout then.
+        """
+        give_up_ms = self.clock.mono_ms() + int(PATIENCE_S * 1000)
+        pause_s = 0.1
+        while True:
+            try:
+                return await call()
+            except (EngineUnreachable, EngineTimeout) as error:
+                if isinstance(error, EngineUnreachable):
+                    self.engine_breaks += 1
+                if self.clock.mono_ms() >= give_up_ms:
+                    raise
+                log.warning("engine_away", error=str(error), again_in_s=pause_s)
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 10.0)

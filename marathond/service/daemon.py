@@ -1,0 +1,441 @@
+"""The daemon's main: puts the adapters together, starts, serves, stops.
+
+Owns the order of start and stop and nothing that happens in between.  Start: refuse what must be refused (ledger, configuration), begin a
+daemon life, submit the configured campaign, open the control socket, probe the engine for a bounded time, say READY, then recover, then
+admit.  Stop (SIGTERM): close admission, leave running trials alone, exit within seconds (fault f08).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import anyio
+import structlog
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from marathond import __version__
+from marathond.core.errors import EngineError, MarathonError, Refused
+from marathond.core.plan import Limits
+from marathond.engine.docker import DockerEngine
+from marathond.engine.host import filesystem_type
+from marathond.engine.processes import read_stat
+from marathond.flow.exporter import Exporter
+from marathond.flow.recovery import recover
+from marathond.flow.scheduler import Scheduler
+from marathond.flow.sweeper import Sweeper
+from marathond.flow.world import Fixed, Knobs, Wake, World
+from marathond.ledger.open import OpenedLedger, open_for_daemon
+from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
+from marathond.ledger.verbs import settings as ledger_settings
+from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.ledger.writer import SqliteLedger
+from marathond.ports.clock import SystemClock
+from marathond.service import submission
+from marathond.service.commands import Commands, StopMode
+from marathond.service.control import ControlServer
+from marathond.service.host import SystemHost
+from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.logs import configure
+from marathond.service.notify import Notifier
+from marathond.service.settings import Settings, load
+
+log = structlog.get_logger("marathond")
+
+PROBE_S = 10.0
+"""How long the start waits for the engine before it says READY without it."""
+STOP_S = 4.0
+"""Cancelled coroutines get this long; their containers go on in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """``mode``: term (leave trials running), drain (wait for them), now (void them)."""
+
+    mode: str
+    author: str
+    reason: str
+
+
+def knobs_from(values: Mapping[str, Any]) -> Knobs:
+    """Effective operational knobs by dotted key."""
+
+    def get(name: str) -> Any:
+        return values[f"admission.{name}"]
+
+    limits = Limits(
+        concurrency=get("concurrency"),
+        cpu_overcommit=get("cpu_overcommit"),
+        memory_overcommit=get("memory_overcommit"),
+        reserve_cpus=get("reserve_cpus"),
+        reserve_memory_mb=get("reserve_memory_mb"),
+        undeclared_cpus=get("undeclared_cpus"),
+        undeclared_memory_mb=get("undeclared_memory_mb"),
+    )
+    return Knobs(
+        limits=limits,
+        network_cap=values["network.cap"],
+        network_margin=values["network.margin"],
+        passes=get("passes"),
+        breaker_after=get("breaker_after"),
+        breaker_pause_s=get("breaker_pause_s"),
+        disk_floor_percent=get("disk_floor_percent"),
+        disk_floor_bytes=int(get("disk_floor_gb") * (1 << 30)),
+    )
+
+
+class Daemon:
+    """One daemon life.  Implements what the control socket's commands need (service/commands.DaemonControl)."""
+
+    def __init__(self, settings: Settings, opened: OpenedLedger, ledger: SqliteLedger, engine: DockerEngine, clock: SystemClock) -> None:
+        self.settings, self.opened, self.ledger, self.engine, self.clock = settings, opened, ledger, engine, clock
+        self.notifier = Notifier(os.environ)
+        self.stop: StopRequest | None = None
+        self._stopping = anyio.Event()
+        self.world: World | None = None
+        self.scheduler: Scheduler | None = None
+        self.degraded = ""
+        self._values: dict[str, KnobValue] = {}
+        self._settings_changed = Wake()
+
+    # ── what commands ask of the daemon ──
+
+    def wake(self) -> None:
+        """State changed: look again."""
+        if self.world is not None:
+            self.world.wake.ring()
+            self.world.export_wake.ring()
+
+    def trial_voided(self, trial_id: int) -> None:
+        """An operator voided a live trial."""
+        if self.world is not None:
+            self.world.withdraw(trial_id)
+
+    def request_stop(self, mode: StopMode, author: str, reason: str) -> None:
+        """Ends :meth:`run`; a second request may only be more urgent."""
+        if self.stop is None or mode != "drain":
+            self.stop = StopRequest(mode, author, reason)
+            self._stopping.set()
+
+    def apply_settings(self) -> None:
+        """Operational knobs changed in the ledger: soon they hold; nothing that runs is killed."""
+        self._settings_changed.ring()
+
+    def effective(self, key: str) -> KnobValue:
+        """The value of a knob that counts now."""
+        return self._values[key]
+
+    async def submit(self, author: str) -> SubmitResult:
+        """Read the configuration again and add what is new in it.
+
+        :raises ConfigError: it is wrong now.  :raises Refused: it names another campaign, or a changed treatment.
+        """
+        fresh = await to_thread.run_sync(load, self.settings.config_path)
+        if fresh.campaign.name != self.settings.campaign.name:
+            raise Refused(
+                f"the configuration now names campaign {fresh.campaign.name}, this daemon runs {self.settings.campaign.name}: "
+                "restart marathond to begin another campaign"
+            )
+        result = await self._submit(fresh, author)
+        self.settings = fresh
+        self.apply_settings()
+        return result
+
+    def health(self) -> dict[str, object]:
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "degraded": self.degraded,
+            "driven": len(self.world.driven) if self.world else 0,
+        }
+
+    # ── life ──
+
+    async def run(self, serve_control: Callable[[Daemon, TaskGroup], Awaitable[None]]) -> None:
+        """From the submission to the end that :meth:`request_stop` asks for."""
+        now_ms = self.clock.wall_ms()
+        await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
+        result = await self._submit(self.settings, "marathond")
+        log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
+        fixed = self._fixed(result.campaign_id)
+        for folder in (fixed.run_root, fixed.out_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.world = World(fixed, await self._knobs(), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
+        async with anyio.create_task_group() as group:
+            await serve_control(self, group)
+            await self._probe()
+            await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
+            self.notifier.ready(self._status_line())
+            log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
+            group.start_soon(self._watchdog, name="watchdog")
+            group.start_soon(self._keep_settings, name="settings")
+            group.start_soon(self._work, group, name="work")
+            while not await self._wind_down(group):
+                pass
+
+    async def _keep_settings(self) -> None:
+        assert self.world is not None
+        while True:
+            await self._settings_changed.wait(3600)
+            self.world.knobs = await self._knobs()
+            self.world.wake.ring()
+
+    async def _work(self, group: TaskGroup) -> None:
+        """Recovery first, then admission: nothing new starts while it is unknown what still runs."""
+        assert self.world is not None
+        world = self.world
+        await self._engine_answers()
+        group.start_soon(self._listen, name="events")
+        taken_over, voided = await recover(world)
+        self.scheduler = Scheduler(world, group)
+        if taken_over or voided:
+            log.info("recovered", taken_over=len(taken_over), voided=voided)
+        for trial_id in taken_over:
+            self.scheduler.start(trial_id, recovered=True)
+        group.start_soon(Sweeper(world).run, name="sweeper")
+        group.start_soon(Exporter(world).run, name="exporter")
+        group.start_soon(self.scheduler.run, name="scheduler")
+
+    async def _engine_answers(self) -> None:
+        """For as long as it takes; status says that the engine is away."""
+        pause_s = 0.5
+        while True:
+            try:
+                await self.engine.info()
+            except EngineError as error:
+                self.degraded = str(error)
+                observed = {"ok": False, "detail": str(error)}
+                await self.ledger.write(ledger_settings.observe, "engine", observed, now_ms=self.clock.wall_ms())
+            else:
+                self.degraded = ""
+                return
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 10.0)
+
+    async def _listen(self) -> None:
+        """Events are hints: they ring the bell.  A resync after the first says that the engine was away for a moment."""
+        assert self.world is not None
+        seen = False
+        async for event in self.engine.events():
+            if event.type == "marathond":
+                self.world.engine_breaks += seen
+                seen = True
+            if event.action in ("die", "destroy", "resync"):
+                self.world.wake.ring()
+
+    async def _probe(self) -> None:
+        self.degraded = "the engine did not answer yet"
+        with anyio.move_on_after(PROBE_S):
+            try:
+                info = await self.engine.info()
+            except EngineError as error:
+                self.degraded = str(error)
+            else:
+                self.degraded = ""
+                log.info("engine", url=self.engine.url, version=info.server_version, ncpu=info.ncpu, memory_mb=info.memory_bytes >> 20)
+        if self.degraded:
+            log.warning("degraded", engine=self.engine.url, reason=self.degraded)
+
+    async def _watchdog(self) -> None:
+        """Pings depend on the event loop and the ledger only, never on Docker."""
+        period_s = min((self.notifier.watchdog_s or 20.0) / 3, 10.0)
+        while True:
+            await self.ledger.write(runs.mark_seen, now_ms=self.clock.wall_ms())
+            self.notifier.watchdog()
+            self.notifier.status(self._status_line())
+            await anyio.sleep(period_s)
+
+    async def _wind_down(self, group: TaskGroup) -> bool:
+        """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""
+        await self._stopping.wait()
+        assert self.stop is not None and self.world is not None
+        log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, running=len(self.world.driven))
+        if self.stop.mode == "drain" and not await self._drained():
+            log.info("drain_called_off")
+            self.stop, self._stopping = None, anyio.Event()
+            return False
+        self.notifier.stopping(f"stopping ({self.stop.mode})")
+        if self.stop.mode == "now":
+            await self._void_everything(self.stop)
+        left = len(self.world.driven)
+        group.cancel_scope.cancel()
+        log.info("stopped", trials_left_running=left)
+        return True
+
+    async def _drained(self) -> bool:
+        """True when nothing runs and everything is exported, or when a more urgent stop came; False when the drain was called off."""
+        assert self.world is not None
+        while True:
+            waiting: list[int] = await self.ledger.read(artifacts.not_exported)
+            if not self.world.driven and not waiting:
+                return True
+            if self.stop is not None and self.stop.mode != "drain":
+                return True
+            if not any(stop.kind == "drain" for stop in await self.ledger.read(admission.stops)):
+                return False
+            self.world.export_wake.ring()
+            await anyio.sleep(0.5)
+
+    async def _void_everything(self, stop: StopRequest) -> None:
+        """Void what runs, tear it down, wait for that (bounded); what remains is swept by the next daemon."""
+        assert self.world is not None
+        now_ms = self.clock.wall_ms()
+        await self.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
+        live = await self.ledger.read(trials.unfinished)
+        if live:
+            await self.ledger.write(operator.void_trials, live, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
+        for trial_id in live:
+            self.world.withdraw(trial_id)
+        with anyio.move_on_after(60):
+            while True:
+                if not self.world.driven:
+                    break
+                await anyio.sleep(0.1)
+        await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=self.clock.wall_ms())
+
+    def _status_line(self) -> str:
+        driven = len(self.world.driven) if self.world else 0
+        return f"campaign {self.settings.campaign.name}, {driven} trials" + (f", degraded: {self.degraded}" if self.degraded else "")
+
+    async def _submit(self, settings: Settings, author: str) -> SubmitResult:
+        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ))
+        return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
+
+    async def _knobs(self) -> Knobs:
+        """Effective knobs: the configuration's, overlaid by `marathonctl set`; made known to the ledger and to status."""
+        configured: dict[str, KnobValue] = {key: _plain(self.settings, key) for key in KNOBS}
+        set_by_hand = await self.ledger.read(ledger_settings.overrides)
+        values = {**configured, **{key: value for key, value in set_by_hand.items() if key in KNOBS}}
+        pool, now_ms = self.settings.network, self.clock.wall_ms()
+        await self.ledger.write(
+            networks.set_pool,
+            self.settings.engine.name,
+            mode=pool.mode,
+            range=pool.range,
+            prefix=pool.prefix,
+            cap=int(values["network.cap"]),
+            margin=int(values["network.margin"]),
+        )
+        await self.ledger.write(ledger_settings.observe, "limits", values, now_ms=now_ms)
+        row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
+        order, seed = str(values["admission.order"]), int(values["admission.seed"])
+        if row is not None and (row.order, row.seed) != (order, seed):
+            await self.ledger.write(campaigns.reorder, row.campaign_id, order=order, seed=seed)
+        self._values = values
+        return knobs_from(values)
+
+    def _fixed(self, campaign_id: int) -> Fixed:
+        s = self.settings
+        return Fixed(
+            ledger_id=self.opened.ledger_id,
+            engine_name=s.engine.name,
+            campaign_id=campaign_id,
+            campaign=s.campaign.name,
+            run_root=s.daemon.state_dir / "r",
+            out_dir=s.daemon.out_dir,
+            network_mode=s.network.mode,
+            network_range=s.network.range,
+            network_prefix=s.network.prefix,
+            own_limit_s=s.limits.agent_timeout_s,
+            agent_multiplier=s.limits.agent_timeout_multiplier,
+            verifier_multiplier=s.limits.verifier_timeout_multiplier,
+            gate_timeout_s=s.limits.gate_timeout_s,
+            environ=dict(os.environ),
+            build_args=dict(s.engine.build_args),
+            build_network=s.engine.build_network,
+            build_concurrency=s.engine.build_concurrency,
+            build_retries=s.engine.build_retries,
+            pull_timeout_s=s.engine.pull_timeout_s,
+            max_artifact_bytes=s.limits.artifact_max_mb << 20,
+            max_artifact_files=s.limits.artifact_max_files,
+        )
+
+
+def _plain(settings: Settings, key: str) -> Any:
+    section, _, name = key.partition(".")
+    value = getattr(getattr(settings, section), name)
+    return value.value if isinstance(value, Enum) else value
+
+
+def main(settings: Settings) -> int:
+    """Run one daemon life in the foreground.  Exit status 0: stopped as asked.
+
+    :raises MarathonError: refused or broken, in one line.
+    """
+    configure(settings.daemon.log_level, settings.daemon.log_format)
+    try:
+        anyio.run(_live, settings)
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    return 0
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The house's own word if there is one: the others are what it caused."""
+    leaves: list[BaseException] = []
+    queue: list[BaseException] = [group]
+    while queue:
+        error = queue.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            queue.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, MarathonError)), leaves[0])
+
+
+async def _live(settings: Settings) -> None:
+    clock, host, path = SystemClock(), socket.gethostname(), settings.daemon.ledger
+    folder = next((parent for parent in path.parents if parent.exists()), path.parent)
+    opened = open_for_daemon(path, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
+    try:
+        async with await SqliteLedger.open(opened.path) as ledger:
+            stat = read_stat(os.getpid())
+            await ledger.begin_life(
+                pid=os.getpid(),
+                pid_start_ticks=stat.start_ticks if stat is not None else 0,
+                host=host,
+                boot_id=clock.boot_id,
+                version=__version__,
+                now_ms=clock.wall_ms(),
+            )
+            engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
+            daemon = Daemon(settings, opened, ledger, engine, clock)
+            try:
+                async with anyio.create_task_group() as signals:
+                    signals.start_soon(_signals, daemon, name="signals")
+                    await daemon.run(_serve_control)
+                    signals.cancel_scope.cancel()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await engine.aclose()
+            reason = daemon.stop.reason if daemon.stop else ""
+            await ledger.write(runs.end_run, reason=reason, now_ms=clock.wall_ms())
+    finally:
+        opened.close()
+
+
+async def _serve_control(daemon: Daemon, group: TaskGroup) -> None:
+    commands = Commands(daemon.ledger, daemon, daemon.clock)
+    server = ControlServer(daemon.settings.daemon.control_socket, commands.handle, deadline_s=commands.deadline_s)
+    await group.start(server.serve)
+
+
+async def _signals(daemon: Daemon) -> None:
+    """SIGTERM and SIGINT end the daemon and leave trials running; SIGHUP reads the configuration again."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        async for number in received:
+            if number != signal.SIGHUP:
+                daemon.request_stop("term", "signal", signal.Signals(number).name)
+                continue
+            try:
+                result = await daemon.submit("signal")
+            except MarathonError as error:
+                log.error("reload_refused", error=str(error))
+            else:
+                log.info("reloaded", cells_added=result.added_cells)

@@ -1,0 +1,70 @@
+"""From settings to a submission: reads the tasks, hashes the treatment.
+
+Owns which task directories a campaign has and what of them goes into the ledger.  Values of environment variables do not: they may be
+secrets, and the task is read again at each start anyway.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from marathond.core.arms import arm_to_data
+from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
+from marathond.service.settings import Settings
+from marathond.service.taskpaths import task_folders
+from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
+from marathond.tasks.harbor import read_task
+
+
+def build(settings: Settings, author: str, environ: Mapping[str, str]) -> Submission:
+    """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError."""
+    treatment = campaign_treatment(settings)
+    arms = tuple(
+        ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
+        for arm in settings.arm_models()
+    )
+    tasks = tuple(task_row(read_task(path, environ)) for path in task_folders(settings))
+    return Submission(
+        name=settings.campaign.name,
+        author=author,
+        treatment_hash=treatment_hash(treatment),
+        treatment_json=canonical_json(treatment),
+        config_json=settings.model_dump_json(),
+        out_dir=str(settings.daemon.out_dir),
+        seed=settings.admission.seed,
+        order=settings.admission.order.value,
+        replicates=settings.campaign.replicates,
+        arms=arms,
+        tasks=tasks,
+    )
+
+
+def task_row(task: Task | Unrunnable) -> TaskRow:
+    """What the ledger keeps of a task."""
+    if isinstance(task, Unrunnable):
+        return TaskRow(task.name, task.path, None, None, None, None, None, False, json.dumps({"image": None}), task)
+    data: dict[str, Any] = {
+        "image": task.image,
+        "build_timeout_s": task.build_timeout_s,
+        "agent_timeout_s": task.agent_timeout_s,
+        "verifier_timeout_s": task.verifier_timeout_s,
+        "network": task.network.value,
+        "network_origin": task.network_origin,
+        "env_names": sorted(task.env),
+        "workdir": task.workdir,
+        "warnings": list(task.warnings),
+    }
+    return TaskRow(
+        name=task.name,
+        path=task.path,
+        digest=task.digest,
+        context_digest=task.context_digest,
+        declared_limit_ms=None if task.agent_timeout_s is None else max(1, int(task.agent_timeout_s * 1000)),
+        cpus=task.cpus,
+        memory_mb=task.memory_mb,
+        needs_network=task.network is not NetworkPolicy.NONE,
+        data_json=json.dumps(data, sort_keys=True),
+    )
