@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import structlog
@@ -27,6 +27,7 @@ from marathond.engine.trees import read_tree_tar
 from marathond.ports.engine import (
     ContainerInfo,
     ContainerSpec,
+    Engine,
     EngineEvent,
     EngineInfo,
     ExecInfo,
@@ -314,3 +315,7 @@ class DockerEngine:
         """End the event reader and close every connection.  Calls after that raise RuntimeError."""
         await self._hub.aclose()
         await self._client.aclose()
+
+
+if TYPE_CHECKING:
+    _keeps_the_port: type[Engine] = DockerEngine

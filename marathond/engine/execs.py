@@ -2,8 +2,9 @@
 
 Owns what an exec's life looks like over the API.  Must not know agents or verifiers.
 
-Facts (measured on 20.10.24): a missing binary, folder or user is answered with HTTP 400/500 to a detached start and with exit code 126
-on the exec (newer engines: 127 for a missing binary), and the reason comes on stdout of an attached one (fault b08).  Exec ids do not
+Facts (measured on 20.10.24 and 28.5.2): a missing binary or folder is answered with HTTP 400/500 to a detached start and with exit code
+126 (127 on 28.5) on the exec, and the reason comes on stdout of an attached one (fault b08).  An unknown user is the same on
+20.10; 28.5 refuses to create the exec at all (HTTP 400).  Exec ids do not
 survive a restart of dockerd.  An exec that was created and never started is not running and has no exit code.
 An attached stream blocks its process for good after a live-restore restart (b18): whatever lives long is started detached.
 """
@@ -33,6 +34,7 @@ LOOK_MAX_HINTED_S, LOOK_MAX_BLIND_S = 5.0, 2.0
 """Longest pause with and without a live event stream."""
 
 _START_REFUSED = (126, 127)
+_BAD_REQUEST = 400
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +70,11 @@ class Execs:
         self._client, self._hub = client, hub
 
     async def create(self, container_id: str, spec: ExecSpec, *, attach: bool = False) -> str:
-        """Raises NotFound for an unknown container, EngineError (409) for one that is stopped or paused."""
+        """Create only.
+
+        :raises NotFound: unknown container.
+        :raises EngineError: status 409 for a stopped or paused container; 400 for an unknown user on 28.5 (see the module's facts).
+        """
         raw = await self._client.request("exec.create", "POST", f"containers/{container_id}/exec", body=exec_body(spec, attach=attach))
         return str(raw["Id"])
 
@@ -117,7 +123,12 @@ class Execs:
         :raises EngineTimeout: at the deadline; the process may go on, nothing here can end it.
         """
         with self._client.guard("exec.run", timeout_s, reads_only=False):
-            exec_id = await self.create(container_id, spec, attach=True)
+            try:
+                exec_id = await self.create(container_id, spec, attach=True)
+            except EngineError as exc:
+                if exc.status != _BAD_REQUEST:
+                    raise
+                return ExecResult(_START_REFUSED[0], exc.detail, False)  # told at once instead of on the exec: one answer for callers
             output, truncated = await self._attached(exec_id, max_output)
             looks = 0
             began = anyio.current_time()

@@ -237,7 +237,12 @@ class EngineContract:
         done = await bench.engine.run_exec(container, spec, timeout_s=30)
         assert done.exit_code in (126, 127)
         assert words in done.output
-        exec_id = await bench.engine.start_exec(container, spec)
+        try:
+            exec_id = await bench.engine.start_exec(container, spec)
+        except EngineError as exc:  # 28.5 checks the user when the exec is created
+            assert (spec.user, exc.status) == ("nosuchuser", 400)
+            assert words in exc.detail
+            return
         with anyio.fail_after(30):
             info = await bench.engine.wait_exec(exec_id)
         assert info is not None
