@@ -6,7 +6,8 @@
 -- By precedence: done, review, claimed, parked, open.  trial_id is the trial that stands (not voided): at most one, by unique index.
 CREATE VIEW cell_state AS
 SELECT cell.cell_id, cell.campaign_id, cell.block_id, cell.task_id, cell.arm_id, cell.replicate, cell.ordinal,
-    standing.trial_id, standing.state AS trial_state, claim.claim_id, park.park_id,
+    standing.trial_id, standing.state AS trial_state, standing.reward, standing.partial, standing.tests_passed, standing.tests_total,
+    standing.budget_ended, claim.claim_id, park.park_id,
     CASE
         WHEN standing.state = 'scored' THEN 'done'
         WHEN standing.state = 'review' THEN 'review'
@@ -24,11 +25,11 @@ CREATE VIEW v_cell AS
 SELECT campaign.name AS campaign, printf('c%04d', s.cell_id) AS cell, printf('b%04d', s.block_id) AS block,
     task.name AS task, arm.name AS arm, s.replicate, s.ordinal, s.state,
     iif(s.trial_id IS NULL, NULL, printf('t%04d', s.trial_id)) AS trial, s.trial_state,
-    iif(s.state = 'done', score.reward, NULL) AS reward,
-    iif(s.state = 'done', score.partial, NULL) AS partial,
-    iif(s.state = 'done', score.tests_passed, NULL) AS tests_passed,
-    iif(s.state = 'done', score.tests_total, NULL) AS tests_total,
-    agent.ended_by, agent.ended_by IN ('deadline', 'timer') AS budget_ended,
+    iif(s.state = 'done', s.reward, NULL) AS reward,
+    iif(s.state = 'done', s.partial, NULL) AS partial,
+    iif(s.state = 'done', s.tests_passed, NULL) AS tests_passed,
+    iif(s.state = 'done', s.tests_total, NULL) AS tests_total,
+    agent.ended_by, s.budget_ended,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id) AS attempts,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id AND trial.state = 'voided') AS voids,
     park.code AS park_code, park.detail AS park_detail
@@ -36,7 +37,6 @@ FROM cell_state AS s
 JOIN campaign ON campaign.campaign_id = s.campaign_id
 JOIN task ON task.task_id = s.task_id
 JOIN arm ON arm.arm_id = s.arm_id
-LEFT JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = s.trial_id)
 LEFT JOIN trial_agent AS agent ON agent.trial_id = s.trial_id
 LEFT JOIN park ON park.park_id = s.park_id;
 
@@ -59,7 +59,7 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
     agent.limit_ms / 1000.0 AS limit_s, agent.limit_origin, agent.ended_by, agent.exit_code, agent.oom_killed,
     agent.overrun_ms / 1000.0 AS overrun_s,
     round((agent.ended_mono_ms - agent.started_mono_ms) / 1000.0, 3) AS agent_s,
-    score.reward, score.partial, score.tests_passed, score.tests_total, score.reward_source,
+    t.reward, t.partial, t.tests_passed, t.tests_total, score.reward_source,
     (SELECT code FROM void WHERE void.trial_id = t.trial_id AND void.undone_at_ms IS NULL) AS void_code,
     container.docker_id AS container, container.image_id AS image, export.folder,
     t.created_at_ms,
@@ -70,7 +70,7 @@ FROM trial AS t
 JOIN cell ON cell.cell_id = t.cell_id
 JOIN campaign ON campaign.campaign_id = cell.campaign_id
 JOIN task ON task.task_id = cell.task_id
-JOIN arm ON arm.arm_id = cell.arm_id
+JOIN arm ON arm.arm_id = t.arm_id
 JOIN trial_event AS last ON last.trial_id = t.trial_id
     AND last.seq = (SELECT max(seq) FROM trial_event WHERE trial_event.trial_id = t.trial_id)
 LEFT JOIN trial_agent AS agent ON agent.trial_id = t.trial_id
@@ -96,16 +96,14 @@ SELECT campaign.name AS campaign, arm.name AS arm, arm.position, arm.kind,
     count(*) FILTER (WHERE s.state = 'open') AS open,
     count(*) FILTER (WHERE s.state = 'parked') AS parked,
     count(*) FILTER (WHERE s.state = 'review') AS review,
-    (SELECT count(*) FROM trial JOIN cell USING (cell_id) WHERE cell.arm_id = arm.arm_id AND trial.state = 'voided') AS voids,
-    avg(score.reward) FILTER (WHERE s.state = 'done') AS reward,
-    avg(score.partial) FILTER (WHERE s.state = 'done') AS partial,
-    avg(score.tests_passed * 1.0 / score.tests_total) FILTER (WHERE s.state = 'done') AS test_rate,
-    avg(agent.ended_by IN ('deadline', 'timer')) FILTER (WHERE s.state = 'done') AS budget_ended
+    (SELECT count(*) FROM trial WHERE trial.arm_id = arm.arm_id AND trial.state = 'voided') AS voids,
+    avg(s.reward) FILTER (WHERE s.state = 'done') AS reward,
+    avg(s.partial) FILTER (WHERE s.state = 'done') AS partial,
+    avg(s.tests_passed * 1.0 / s.tests_total) FILTER (WHERE s.state = 'done') AS test_rate,
+    avg(s.budget_ended) FILTER (WHERE s.state = 'done') AS budget_ended
 FROM cell_state AS s
 JOIN arm ON arm.arm_id = s.arm_id
 JOIN campaign ON campaign.campaign_id = arm.campaign_id
-LEFT JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = s.trial_id)
-LEFT JOIN trial_agent AS agent ON agent.trial_id = s.trial_id
 GROUP BY arm.arm_id;
 
 -- Two done cells of one block, both ways round, so that any (arm_a, arm_b) can be asked for.
@@ -113,16 +111,14 @@ CREATE VIEW v_pair AS
 SELECT campaign.name AS campaign, printf('b%04d', a.block_id) AS block, task.name AS task, a.replicate,
     arm_a.name AS arm_a, arm_b.name AS arm_b,
     printf('t%04d', a.trial_id) AS trial_a, printf('t%04d', b.trial_id) AS trial_b,
-    score_a.reward AS reward_a, score_b.reward AS reward_b, score_a.partial AS partial_a, score_b.partial AS partial_b,
-    score_a.tests_passed * 1.0 / score_a.tests_total AS test_rate_a, score_b.tests_passed * 1.0 / score_b.tests_total AS test_rate_b
+    a.reward AS reward_a, b.reward AS reward_b, a.partial AS partial_a, b.partial AS partial_b,
+    a.tests_passed * 1.0 / a.tests_total AS test_rate_a, b.tests_passed * 1.0 / b.tests_total AS test_rate_b
 FROM cell_state AS a
 JOIN cell_state AS b ON b.block_id = a.block_id AND b.arm_id <> a.arm_id
 JOIN arm AS arm_a ON arm_a.arm_id = a.arm_id
 JOIN arm AS arm_b ON arm_b.arm_id = b.arm_id
 JOIN task ON task.task_id = a.task_id
 JOIN campaign ON campaign.campaign_id = a.campaign_id
-JOIN score AS score_a ON score_a.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = a.trial_id)
-JOIN score AS score_b ON score_b.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = b.trial_id)
 WHERE a.state = 'done' AND b.state = 'done';
 
 -- One row per engine.  capacity is what we may hold at once, free what is left of it; NULL: unknown (never 0 for "cannot see").

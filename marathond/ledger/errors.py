@@ -20,6 +20,7 @@ UNIQUE_RULES: dict[str, str] = {
     "block.task_id, block.replicate": "block_one_per_task_and_replicate",
     "block.block_id, block.task_id, block.replicate": "block_key",
     "cell.task_id, cell.arm_id, cell.replicate": "cell_one_per_task_arm_replicate",
+    "cell.cell_id, cell.arm_id": "cell_key",
     "claim.token": "claim_token_unique",
     "claim.claim_id, claim.cell_id": "claim_key",
     "claim.cell_id": "claim_one_live_per_cell",

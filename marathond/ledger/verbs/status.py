@@ -10,8 +10,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.core.model import LIVE_STATES, trial_label
 from marathond.ledger.verbs.admission import stops
 from marathond.ledger.verbs.artifacts import ArtifactRecord
+from marathond.ledger.verbs.cells import cells_by_arm
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow, open_findings
 from marathond.ledger.verbs.networks import pools
@@ -66,58 +68,42 @@ class ArmCounts:
     budget_ended: float | None
 
 
-# One pass over the cells of the campaign; the state is cell_state's.
-_STATES = """
-SELECT arm_id, state, count(*) AS n FROM cell_state WHERE campaign_id = ? GROUP BY arm_id, state"""
-
-# One pass over the trials that stand, in the order of trial ids, so that score and agent are read in order, too.
-_MEANS = """
-SELECT arm_id, avg(reward) AS reward, avg(partial) AS partial, avg(tests_passed * 1.0 / tests_total) AS test_rate,
-    sum(reward = 1) AS passed, avg(ended_by IN ('deadline', 'timer')) AS budget_ended
-FROM trial JOIN cell ON cell.cell_id = trial.cell_id
-    JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = trial.trial_id)
-    LEFT JOIN trial_agent ON trial_agent.trial_id = trial.trial_id
-WHERE trial.state = 'scored' AND cell.campaign_id = ? GROUP BY arm_id"""
-
-_PHASES = f"""
-SELECT arm_id, trial.state, count(*) AS n FROM trial JOIN cell USING (cell_id)
-WHERE trial.state IN {LIVE} AND campaign_id = ? GROUP BY arm_id, trial.state"""
-
-_VOIDS = """
-SELECT arm_id, count(*) AS n FROM void JOIN trial USING (trial_id) JOIN cell USING (cell_id)
-WHERE undone_at_ms IS NULL AND campaign_id = ? GROUP BY arm_id"""
+# One pass over the index trial_by_arm, which holds every column asked for.
+_TRIALS = """
+SELECT arm_id, state, count(*) AS n, sum(reward = 1) AS passed, avg(reward) AS reward, avg(partial) AS partial,
+    avg(tests_passed * 1.0 / tests_total) AS test_rate, avg(budget_ended) AS budget_ended
+FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY arm_id, state"""
 
 
 def counts_by_arm(c: sqlite3.Connection, campaign_id: int) -> list[ArmCounts]:
     """One row per arm, in the arms' order."""
-    states = {(r["arm_id"], r["state"]): int(r["n"]) for r in c.execute(_STATES, (campaign_id,)).fetchall()}
-    means = {r["arm_id"]: r for r in c.execute(_MEANS, (campaign_id,)).fetchall()}
-    voids = {r["arm_id"]: int(r["n"]) for r in c.execute(_VOIDS, (campaign_id,)).fetchall()}
-    phases: dict[int, dict[str, int]] = {}
-    for row in c.execute(_PHASES, (campaign_id,)).fetchall():
-        phases.setdefault(row["arm_id"], {})[row["state"]] = row["n"]
-    counts = []
-    for arm_id, name in c.execute("SELECT arm_id, name FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall():
-        mean = means.get(arm_id)
-        counts.append(
-            ArmCounts(
-                arm_id=arm_id,
-                arm=name,
-                done=states.get((arm_id, "done"), 0),
-                open=states.get((arm_id, "open"), 0),
-                claimed=states.get((arm_id, "claimed"), 0),
-                parked=states.get((arm_id, "parked"), 0),
-                review=states.get((arm_id, "review"), 0),
-                running=phases.get(arm_id, {}),
-                voids=voids.get(arm_id, 0),
-                passed=0 if mean is None else mean["passed"],
-                reward=None if mean is None else mean["reward"],
-                partial=None if mean is None else mean["partial"],
-                test_rate=None if mean is None else mean["test_rate"],
-                budget_ended=None if mean is None else mean["budget_ended"],
-            )
-        )
-    return counts
+    cells = cells_by_arm(c, campaign_id)
+    trials: dict[int, dict[str, sqlite3.Row]] = {}
+    for row in c.execute(_TRIALS, (campaign_id,)).fetchall():
+        trials.setdefault(row["arm_id"], {})[row["state"]] = row
+    arms = c.execute("SELECT arm_id, name FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall()
+    return [_arm_counts(arm_id, name, cells.get(arm_id, {}), trials.get(arm_id, {})) for arm_id, name in arms]
+
+
+def _arm_counts(arm_id: int, name: str, cells: dict[str, int], trials: dict[str, sqlite3.Row]) -> ArmCounts:
+    scored = trials.get("scored")
+    voided = trials.get("voided")
+    return ArmCounts(
+        arm_id=arm_id,
+        arm=name,
+        done=cells.get("done", 0),
+        open=cells.get("open", 0),
+        claimed=cells.get("claimed", 0),
+        parked=cells.get("parked", 0),
+        review=cells.get("review", 0),
+        running={state: int(row["n"]) for state, row in trials.items() if state in LIVE_STATES},
+        voids=0 if voided is None else int(voided["n"]),
+        passed=0 if scored is None else int(scored["passed"]),
+        reward=None if scored is None else scored["reward"],
+        partial=None if scored is None else scored["partial"],
+        test_rate=None if scored is None else scored["test_rate"],
+        budget_ended=None if scored is None else scored["budget_ended"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +132,8 @@ SELECT trial.trial_id, task.name AS task, arm.name AS arm, replicate, attempt, t
     CASE trial.state WHEN 'running' THEN a.started_at_ms WHEN 'verifying' THEN v.started_at_ms END AS limit_from_ms,
     CASE trial.state WHEN 'running' THEN a.limit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
     (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached
-FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id) JOIN arm USING (arm_id)
-    LEFT JOIN trial_agent a ON a.trial_id = trial.trial_id
+FROM trial INDEXED BY trial_unfinished CROSS JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id
+    JOIN arm ON arm.arm_id = cell.arm_id LEFT JOIN trial_agent a ON a.trial_id = trial.trial_id
     LEFT JOIN verification v ON v.trial_id = trial.trial_id AND v.ended_at_ms IS NULL
         AND v.round = (SELECT max(round) FROM verification w WHERE w.trial_id = trial.trial_id)
 WHERE trial.state IN {LIVE} AND cell.campaign_id = ? ORDER BY trial.trial_id"""
@@ -165,7 +151,8 @@ def durations(c: sqlite3.Connection, campaign_id: int, *, limit: int = DURATIONS
     """(task_id, arm name, milliseconds from claim to release) of the newest scored trials, newest first, for the ETA."""
     rows = c.execute(
         """SELECT task_id, arm.name, released_at_ms - claimed_at_ms
-           FROM trial JOIN claim USING (claim_id) JOIN cell ON cell.cell_id = trial.cell_id JOIN arm USING (arm_id)
+           FROM trial CROSS JOIN claim ON claim.claim_id = trial.claim_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+               CROSS JOIN arm ON arm.arm_id = trial.arm_id
            WHERE state = 'scored' AND cell.campaign_id = ? AND released_at_ms >= claimed_at_ms ORDER BY trial_id DESC LIMIT ?""",
         (campaign_id, limit),
     )
@@ -283,7 +270,7 @@ def show(c: sqlite3.Connection, trial_id: int) -> TrialShown:
     state = one(c, "SELECT state FROM cell_state WHERE cell_id = ?", (context.cell_id,))
     assert state is not None
     folder = one(c, "SELECT folder FROM artifact_export WHERE trial_id = ?", (trial_id,))
-    label = f"t{trial_id:04d}"
+    label = trial_label(trial_id)
     return TrialShown(
         context=context,
         cell_state=state["state"],
