@@ -1,0 +1,82 @@
+"""The command ``marathonctl``: arguments in, exit codes out.
+
+Owns the grammar and the last line of defence: every error is one line, never a traceback unless ``--debug``.  ``status`` is dispatched
+before typer is imported; everything heavy is imported inside the command that needs it.  Exit codes: 0 healthy, 1 degraded or failed,
+2 usage, 3 daemon down, 4 cannot see, 75 busy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from marathond.cli import status
+from marathond.cli.client import CallFailed
+from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError
+from marathond.service.protocol import Exit
+
+_BROKEN_PIPE = 141
+"""What a shell reports for a program that wrote into a closed pipe."""
+
+
+def main() -> None:
+    """Entry point."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Carry out one command line; returns its exit code."""
+    try:
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Python would complain again when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except MarathonError as error:
+        if "--debug" in argv:
+            raise
+        return report(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(argv: Sequence[str]) -> int:
+    if (options := status.parse(argv)) is not None:
+        try:
+            return status.run(options)
+        except LedgerRefused as error:
+            if options.debug:
+                raise
+            report(error)
+            return status.exit_code_of_refusal(error)
+    from marathond.cli.grammar import invoke
+
+    return invoke(argv)
+
+
+def report(error: MarathonError) -> int:
+    """One line (a configuration may have several) on stderr; the exit code that belongs to it."""
+    from marathond.cli.output import clean, note
+
+    for line in str(error).splitlines() or [type(error).__name__]:
+        placed = isinstance(error, ConfigError) and error.where
+        note(clean(line, 2000) if placed else f"marathonctl: {clean(line, 2000)}")
+    return exit_code_of(error)
+
+
+def exit_code_of(error: MarathonError) -> int:
+    """2 what the caller wrote, 75 busy or unknown outcome, a call's own code, 1 everything else."""
+    if isinstance(error, CallFailed):
+        return error.exit_code
+    if isinstance(error, ConfigError):
+        return Exit.USAGE
+    if isinstance(error, EngineTimeout) or (isinstance(error, LedgerRefused) and error.code == "busy"):
+        return Exit.BUSY
+    return Exit.FAILED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""``marathonctl exec TRIAL -- CMD``: a command in a trial's container, as its agent would run it.
+
+Owns which container, and whose environment, user and folder.  HOME comes from the container's own user database through Docker, as for
+the agent, unless the arm sets it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Sequence
+
+import anyio
+
+from marathond.cli.client import CallFailed
+from marathond.cli.output import note
+from marathond.cli.terminal import run_in_container
+from marathond.core.model import LIVE_STATES, TrialState, trial_label
+from marathond.engine.client import EngineClient
+from marathond.ledger.verbs.context import TrialContext, cell_context
+from marathond.ports.engine import ExecSpec
+
+CALL_TIMEOUT_S = 30.0
+
+
+def container_of(connection: sqlite3.Connection, trial_id: int) -> tuple[TrialContext, str]:
+    """The trial and the id of its container.
+
+    :raises CallFailed: it has none (yet, or any more).
+    """
+    context = cell_context(connection, trial_id)
+    container = context.container
+    if container is None or container.docker_id is None:
+        yet = "yet" if context.state in LIVE_STATES else "and never had one"
+        raise CallFailed(f"{trial_label(trial_id)} is {context.state}: no container {yet}")
+    if container.gone_at_ms is not None:
+        raise CallFailed(
+            f"{trial_label(trial_id)} is {context.state}: its container is gone; its files: marathonctl show {trial_label(trial_id)}"
+        )
+    return context, container.docker_id
+
+
+def exec_spec(context: TrialContext, argv: Sequence[str], *, user: str | None, terminal: str | None) -> ExecSpec:
+    """As the arm runs its agent: its variables (PATH and HOME included) over the container's, its user, its folder."""
+    arm, task = context.arm_data, context.task_data
+    env = {**(arm.get("env") or {})}
+    if terminal:
+        env.setdefault("TERM", terminal)
+    return ExecSpec(tuple(argv), env=env, user=user or arm.get("user") or task.get("agent_user"), cwd=arm.get("cwd"))
+
+
+def run(context: TrialContext, container_id: str, argv: Sequence[str], *, engine_url: str, user: str | None) -> int:
+    """Returns the command's exit code.  A terminal is allocated when stdin and stdout are one."""
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    spec = exec_spec(context, argv, user=user, terminal=os.environ.get("TERM") if interactive else None)
+    if context.state in (TrialState.RUNNING, TrialState.VERIFYING):
+        note(f"{trial_label(context.trial_id)} is {context.state}: what this command changes becomes part of the trial")
+
+    async def attached() -> int:
+        client = EngineClient(engine_url, CALL_TIMEOUT_S)
+        try:
+            return await run_in_container(client, container_id, spec, interactive=interactive)
+        finally:
+            await client.aclose()
+
+    return anyio.run(attached)

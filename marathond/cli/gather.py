@@ -1,0 +1,203 @@
+"""The facts of ``marathonctl status``, from one look at the ledger.
+
+Owns what counts as healthy, degraded, down and unseen, and the estimate of the end.  A number that only the daemon can see is None when
+its last word is old: unknown, never 0 (fault e04).  Must stay light, see :mod:`marathond.cli.reader`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from marathond.cli.reader import Life, campaign_id, daemon_life
+from marathond.ledger.verbs import status as verbs
+from marathond.ledger.verbs.admission import StopRow
+from marathond.ledger.verbs.findings import FindingRow
+from marathond.ledger.verbs.networks import PoolRow
+from marathond.service.protocol import Exit
+
+FRESH_MS = 60_000
+"""An observation of the daemon older than this says nothing about now."""
+
+ALARMS = frozenset({"error", "stop_loss"})
+"""Severities that degrade until a person acknowledges them."""
+
+OWN_STOPS = frozenset({"breaker", "invariant", "stop_loss"})
+"""Stops that the daemon itself decided; a pause or a drain is a person's wish and no illness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """``capacity``, ``foreign`` None: unknown."""
+
+    engine: str
+    mode: str
+    ours: int
+    leaked: int
+    capacity: int | None
+    foreign: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """``ms`` None: cannot be told, and ``basis`` says why."""
+
+    ms: int | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    total: int
+    done: int
+    claimed: int
+    open: int
+    parked: int
+    review: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything on the first screen.  ``disk``, ``waiting``, ``engine`` None: unknown."""
+
+    now_ms: int
+    life: Life
+    campaign: str | None
+    cells: Cells
+    eta: Eta
+    arms: list[verbs.ArmCounts]
+    live: list[verbs.LiveTrial]
+    pools: list[Pool]
+    findings: list[FindingRow]
+    stops: list[StopRow]
+    disk: list[dict[str, Any]] | None
+    engine: dict[str, Any] | None
+    waiting: list[dict[str, Any]] | None
+    degraded: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+    @property
+    def health(self) -> str:
+        """``down``, ``degraded``, ``unknown`` or ``healthy``, the worst that is known first."""
+        if self.life.alive is False:
+            return "down"
+        if self.degraded:
+            return "degraded"
+        return "unknown" if self.unseen else "healthy"
+
+    @property
+    def exit_code(self) -> int:
+        return {"down": Exit.DOWN, "degraded": Exit.FAILED, "unknown": Exit.BLIND, "healthy": Exit.OK}[self.health]
+
+
+def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, now_ms: int) -> Status:
+    """:raises CallFailed: exit 2, no such campaign."""
+    found = campaign_id(c, campaign)
+    life = daemon_life(verbs.last_run(c), control_socket, now_ms)
+    observed = verbs.observations(c)
+    seen = _fresh(observed, now_ms)
+    arms = [] if found is None else verbs.counts_by_arm(c, found[0])
+    cells = _sum(arms)
+    stops = verbs.stops(c)
+    live = [] if found is None else verbs.live_trials(c, found[0])
+    lengths = [] if found is None else [row[2] for row in verbs.durations(c, found[0])]
+    findings = verbs.open_findings(c)
+    engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
+    pools = [pool_now(row, now_ms) for row in verbs.pools(c)]
+    slots = _concurrency(observed.get("limits"), life)
+    disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
+    return Status(
+        now_ms=now_ms,
+        life=life,
+        campaign=None if found is None else found[1],
+        cells=cells,
+        eta=estimate(cells, [trial.created_at_ms for trial in live], lengths, slots, stops, now_ms, alive=life.alive is not False),
+        arms=arms,
+        live=live,
+        pools=pools,
+        findings=findings,
+        stops=stops,
+        disk=disk,
+        engine=engine,
+        waiting=waiting,
+        degraded=_illnesses(findings, stops, engine),
+        unseen=_unseen(life, pools, disk, engine, waiting),
+    )
+
+
+def _fresh(observations: dict[str, tuple[Any, int]], now_ms: int) -> dict[str, Any]:
+    return {key: value for key, (value, at_ms) in observations.items() if now_ms - at_ms <= FRESH_MS}
+
+
+def _list(value: Any) -> list[dict[str, Any]] | None:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else None
+
+
+def _sum(arms: list[verbs.ArmCounts]) -> Cells:
+    done, claimed, open_, parked, review = (
+        sum(getattr(arm, key) for arm in arms) for key in ("done", "claimed", "open", "parked", "review")
+    )
+    return Cells(done + claimed + open_ + parked + review, done, claimed, open_, parked, review)
+
+
+def pool_now(row: PoolRow, now_ms: int) -> Pool:
+    """Capacity by the same rule as the view v_pool, from numbers that are still fresh."""
+    fresh = row.observed_at_ms is not None and now_ms - row.observed_at_ms <= FRESH_MS
+    total, foreign, host = (row.total, row.foreign_used, row.host_used) if fresh else (None, None, None)
+    left = None if total is None or foreign is None or host is None else total - foreign - host
+    if row.mode == "auto":
+        capacity = None if left is None else max(min(row.cap, left - row.margin), 0)
+    else:
+        capacity = max(min(row.cap, row.cap if left is None else left), 0)
+    return Pool(row.engine, row.mode, row.live, row.leaked, capacity, foreign)
+
+
+def _concurrency(limits: tuple[Any, int] | None, life: Life) -> int | None:
+    """The knob as this daemon life has said it last; it says so at its start and at each change, so age does not matter."""
+    if limits is None or life.run is None or limits[1] < life.run.started_at_ms or not isinstance(limits[0], dict):
+        return None
+    value = limits[0].get("admission.concurrency")
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def estimate(
+    cells: Cells, begun_ms: list[int], lengths: list[int], slots: int | None, stops: list[StopRow], now_ms: int, *, alive: bool = True
+) -> Eta:
+    """When the last open cell ends, if every one takes the mean of the ``lengths`` (milliseconds) seen so far.
+
+    :param begun_ms: start of each trial in work.
+    :param slots: trials at one time; None: the daemon has not said lately.
+    """
+    if not cells.open and not cells.claimed:
+        return Eta(0, "nothing left to run")
+    if not alive:
+        return Eta(None, "marathond is not running")
+    if cells.open and stops:
+        return Eta(None, f"admission is closed: {stops[0].kind}")
+    if not lengths:
+        return Eta(None, "no durations yet")
+    if cells.open and slots is None:
+        return Eta(None, "concurrency not known")
+    mean = sum(lengths) / len(lengths)
+    running = sum(max(0.0, mean - (now_ms - begun)) for begun in begun_ms)
+    share = max(1, min(slots or 1, cells.open + cells.claimed) if cells.open else cells.claimed)
+    return Eta(int((cells.open * mean + running) / share), f"from {len(lengths)} durations")
+
+
+def _illnesses(findings: list[FindingRow], stops: list[StopRow], engine: dict[str, Any] | None) -> list[str]:
+    """What makes it degraded, in words."""
+    ill = [f"admission closed by {stop.kind}: {stop.detail}" for stop in stops if stop.kind in OWN_STOPS]
+    if engine is not None and engine.get("ok") is not True:
+        ill.append(f"engine: {engine.get('detail') or 'not answering'}")
+    ill += [f"{row.code} {row.subject}: {row.detail}" for row in findings if row.severity in ALARMS and row.acked_at_ms is None]
+    return ill
+
+
+def _unseen(life: Life, pools: list[Pool], disk: Any, engine: Any, waiting: Any) -> list[str]:
+    """What a living daemon should have said lately and has not."""
+    blind = [] if life.alive is not None else ["daemon"]
+    blind += [name for name, value in (("engine", engine), ("disk", disk), ("waiting", waiting)) if value is None]
+    blind += [f"networks of {pool.engine}" for pool in pools if pool.capacity is None or pool.foreign is None]
+    return blind if pools else [*blind, "networks"]

@@ -1,0 +1,111 @@
+"""``marathonctl logs``: what the agent or the verifier of a trial wrote, while it runs and afterwards.
+
+Owns where those files are and how they are followed.  Files below /logs belong to the agent: links in them are not followed, and
+nothing that could steer a terminal passes on one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+from marathond.cli.client import CallFailed
+from marathond.cli.output import note
+from marathond.core.model import trial_label
+from marathond.core.text import printable
+
+AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
+
+FOLLOW_S = 0.5
+"""Between two looks at a file that has no more to say."""
+
+CHUNK = 1 << 16
+_BLANK = "\u2800"
+LINE_MAX = 1 << 16
+"""Characters of one line on a terminal; into a pipe go the bytes as they are."""
+
+
+def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool) -> Path:
+    """The file to read: the run directory's while the trial has one, else the exported artifact.
+
+    :param export: the trial's folder below out_dir, when its artifacts were exported.
+    :raises CallFailed: there is no such file (yet).
+    """
+    name = VERIFIER_FILE if verifier else AGENT_FILE
+    run_dir = state_dir / "r" / trial_label(trial_id) / "logs"
+    places = [run_dir / name] + ([export / name] if export is not None else [])
+    for place in places:
+        if place.is_file() and not place.is_symlink():
+            return place
+    whose = "verifier" if verifier else "agent"
+    raise CallFailed(f"no output of {trial_label(trial_id)}'s {whose} yet; looked at {', '.join(map(str, places))}")
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open for reading, refusing links and whatever is no plain file: the agent may have put anything there.
+
+    :raises CallFailed: it is one of those, or cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CallFailed(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CallFailed(f"{path}: not a plain file")
+    return os.fdopen(handle, "rb")
+
+
+def follow(file: BinaryIO, goes_on: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> Iterator[bytes]:
+    """Pieces of the file until ``goes_on`` says that nothing more will come, and then the rest."""
+    while True:
+        # Asked before the read: what was written before the end is still shown.
+        more = goes_on()
+        empty = True
+        while piece := file.read(CHUNK):
+            empty = False
+            yield piece
+        if not more:
+            return
+        if empty:
+            if os.fstat(file.fileno()).st_size < file.tell():
+                note("-- the file was cut short; starting at its beginning")
+                file.seek(0)
+            pause(FOLLOW_S)
+
+
+def show(path: Path, goes_on: Callable[[], bool] | None) -> None:
+    """Print the file; with ``goes_on`` follow it."""
+    with closing(open_log(path)) as file:
+        pieces = follow(file, goes_on or (lambda: False))
+        if sys.stdout.isatty():
+            for line in _lines(pieces):
+                print(tame(line), flush=goes_on is not None)
+            return
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+
+
+def tame(line: str) -> str:
+    """A line that steers no terminal and keeps its blanks: :func:`printable` folds them, so they travel as a sign that it leaves alone."""
+    return printable(line.expandtabs().replace(" ", _BLANK), LINE_MAX).replace(_BLANK, " ").rstrip()
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    """Whole lines; one that never ends is given in parts of LINE_MAX bytes."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode("utf-8", "replace") for line in whole)
+        if len(rest) > LINE_MAX:
+            yield rest.decode("utf-8", "replace")
+            rest = b""
+    if rest:
+        yield rest.decode("utf-8", "replace")

@@ -1,0 +1,228 @@
+"""What a person decides: requests to the daemon, and its answers in words.
+
+Owns the sentences.  Each answer names what was done, by whom it was done before, and how to take it back.  Must not touch the ledger:
+only the daemon writes it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from marathond.cli.client import CallFailed, DaemonDown, call
+from marathond.cli.output import clean, clock, note, plural, say
+from marathond.core.model import block_label, cell_label, trial_label
+from marathond.service.protocol import Exit
+
+SUBMIT_TIMEOUT_S = 660.0
+NAMED_MAX = 20
+"""Trials named in one sentence; the count before them is complete."""
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Answer = dict[str, Any]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def since(text: str, now: int) -> int:
+    """``90m``, ``2h``, ``1d`` ago, or an ISO-8601 instant (UTC unless it says otherwise), in milliseconds.
+
+    :raises CallFailed: exit 2.
+    """
+    if match := _AGO.fullmatch(text):
+        return now - int(match[1]) * _SECONDS[match[2]] * 1000
+    from datetime import UTC, datetime
+
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CallFailed(f"--since {text!r}: must be such as 90m, 2h, 1d or 2026-09-01T02:10:00Z", Exit.USAGE) from error
+    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def by(author: object, at_ms: int, reason: object) -> str:
+    """``by ana at 09:14Z: provider outage``."""
+    at = clock(at_ms, now_ms())
+    shown = f"{at[:5]}Z" if len(at) == len("14:02:11Z") else at
+    return f"by {clean(author)} at {shown}: {clean(reason)}"
+
+
+def void(socket: Path, args: Mapping[str, Any]) -> int:
+    """Send, and say what came of it."""
+    answer: Answer = call(socket, "void", dict(args))
+    if "would_void" in answer:
+        say(f"would void {plural(answer['count'], 'trial')}; nothing was changed")
+        for row in answer["would_void"]:
+            say(
+                f"  {trial_label(row['trial_id'])}  {clean(row['arm'])}  {clean(row['task'])}  replicate {row['replicate']}  {row['state']}"
+            )
+        return Exit.OK
+    count = answer["count"]
+    for row in answer["already"][:NAMED_MAX]:
+        say(f"{trial_label(row['trial']['trial_id'])} already voided {by(row['author'], row['at_ms'], row['reason'])}")
+    for row in answer["refused"][:NAMED_MAX]:
+        say(f"{trial_label(row['trial']['trial_id'])} left as it is: {clean(row['why'])}")
+    if count["voided"]:
+        _say_voided(answer, args)
+    elif not count["already"] and not count["refused"]:
+        say("no trial meets these filters; nothing was changed")
+    return Exit.FAILED if count["refused"] else Exit.OK
+
+
+def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
+    rows: list[Answer] = answer["voided"]
+    total, named = answer["count"]["voided"], args.get("trials") or []
+    if args.get("pair") and len(named) == 1 and (first := next((row for row in rows if row["trial_id"] == named[0]), None)):
+        mates = [row for row in rows if row is not first]
+        block = f" and its block: {_names(mates, len(mates))}" if mates else " (its block has no other standing trial)"
+        say(f"voided {trial_label(first['trial_id'])} ({clean(first['arm'])}, {_score(first)}){block}")
+    elif total == 1:
+        say(f"voided {trial_label(rows[0]['trial_id'])} ({clean(rows[0]['arm'])}, {_score(rows[0])})")
+    else:
+        say(f"voided {plural(total, 'trial')}: {_names(rows, total)}")
+    known = sum(row["score_was_known"] for row in rows)
+    if known and total > 1:
+        say(f"  {known} of them had a score: counted as post-score voids")
+    say(f"  {plural(answer['reopened'], 'cell')} open again · undo: {_undo(rows, answer['batch'], bool(args.get('pair')))}")
+
+
+def _undo(rows: Sequence[Answer], batch: str, pair: bool) -> str:
+    blocks = {row["block_id"] for row in rows}
+    if len(rows) == 1:
+        return f"marathonctl unvoid {trial_label(rows[0]['trial_id'])} --reason …"
+    if pair and len(blocks) == 1:
+        return f"marathonctl unvoid --block {block_label(rows[0]['block_id'])} --reason …"
+    return f"marathonctl unvoid --batch {batch} --reason …"
+
+
+def _score(row: Answer) -> str:
+    return "score was known" if row["score_was_known"] else "score unknown"
+
+
+def _names(rows: Sequence[Answer], total: int) -> str:
+    shown = ", ".join(f"{trial_label(row['trial_id'])} {clean(row['arm'])}" for row in rows[:NAMED_MAX])
+    return shown + (f" and {total - NAMED_MAX} more" if total > NAMED_MAX else "")
+
+
+def unvoid(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "unvoid", dict(args))
+    for row in answer["restored"]:
+        trial = row["trial"]
+        say(f"{trial_label(trial['trial_id'])} ({clean(trial['arm'])}) is {row['state']} again")
+    for row in answer["refused"]:
+        say(f"{trial_label(row['trial']['trial_id'])} left as it is: {clean(row['why'])}")
+    # A trial that is not voided (any more) is what was asked for.
+    undone = [row for row in answer["refused"] if row["trial"]["state"] == "voided"]
+    return Exit.FAILED if undone else Exit.OK
+
+
+def review(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "review", dict(args))
+    label, before = trial_label(answer["trial"]), answer["already"]
+    if before is not None:
+        say(f"{label} already {answer['decision']} {by(before['author'], before['decided_at_ms'], before['reason'])}")
+    else:
+        say(f"{label} {answer['decision']}" + (f" with reward {args['reward']:g}" if args.get("reward") is not None else ""))
+    return Exit.OK
+
+
+def retry(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "retry", dict(args))
+    outcome = {"unparked": "is open again", "open": "is open already", "claimed": "is being run already"}[answer["outcome"]]
+    say(f"{cell_label(answer['cell_id'])} {outcome}")
+    return Exit.OK
+
+
+def unpark(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "unpark", dict(args))
+    say(f"{plural(answer['count'], 'park')} ended" if answer["count"] else "nothing was parked there")
+    return Exit.OK
+
+
+def pause(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "pause", dict(args))
+    if (before := answer["already"]) is not None:
+        say(f"already paused {by(before['author'], before['at_ms'], before['detail'])}")
+    else:
+        say("paused: nothing new starts, what runs goes on · undo: marathonctl resume")
+    return Exit.OK
+
+
+def resume(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "resume", dict(args))
+    for stop in answer["ended"]:
+        say(f"ended {stop['kind']} ({by(stop['author'], stop['at_ms'], stop['detail'])})")
+    if not answer["ended"]:
+        say("admission is open already")
+    return Exit.OK
+
+
+def drain(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "drain", dict(args))
+    if (before := answer["already"]) is not None:
+        say(f"already draining {by(before['author'], before['at_ms'], before['detail'])}")
+    else:
+        say("draining: nothing new starts, marathond ends with the last running trial · undo: marathonctl resume")
+    return Exit.OK
+
+
+def stop(socket: Path, args: Mapping[str, Any]) -> int:
+    """A daemon that is not running is stopped: exit 0."""
+    try:
+        answer: Answer = call(socket, "stop", dict(args))
+    except DaemonDown:
+        say("marathond is not running; nothing to stop")
+        return Exit.OK
+    if answer["mode"] == "now":
+        say(f"stopping pid {answer['pid']}: running trials are voided (stop_now) and torn down")
+    else:
+        say(f"stopping pid {answer['pid']}: running agents go on, the next start takes them over")
+    return Exit.OK
+
+
+def submit(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "submit", dict(args), timeout_s=SUBMIT_TIMEOUT_S)
+    parts = [
+        f"{plural(answer[key], word)} {rest}"
+        for key, word, rest in (
+            ("added_arms", "arm", "added"),
+            ("added_tasks", "task", "added"),
+            ("added_cells", "cell", "added"),
+            ("parked", "cell", "parked"),
+            ("unparked", "cell", "unparked"),
+        )
+        if answer[key]
+    ]
+    say(("campaign created: " if answer["created"] else "submitted: ") + (", ".join(parts) or "nothing new"))
+    if answer["parked"]:
+        note("why cells are parked: marathonctl sql \"select task, arm, park_code, park_detail from v_cell where state = 'parked'\"")
+    return Exit.OK
+
+
+def set_knob(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "set", dict(args))
+    if answer["changed"]:
+        say(f"{answer['key']} = {clean(answer['new'])} (was {clean(answer['old'])})")
+    else:
+        say(f"{answer['key']} is {clean(answer['old'])} already")
+    return Exit.OK
+
+
+def ack(socket: Path, args: Mapping[str, Any]) -> int:
+    answer: Answer = call(socket, "ack", dict(args))
+    for row in answer["already"]:
+        who = by(row["acked_by"], row["acked_at_ms"], row["ack_reason"])
+        say(f"finding {row['finding_id']} {row['code']} already acknowledged {who}")
+    if answer["count"]:
+        say(f"{plural(answer['count'], 'finding')} acknowledged")
+    return Exit.OK
+
+
+Mutation = Callable[[Path, Mapping[str, Any]], int]

@@ -1,0 +1,203 @@
+"""``marathonctl plan``: what the configuration would run, without running or recording anything.
+
+Owns the forecast: cells in order, hours at most, networks at one time, what parks and why.  Durations are the limits, so the hours are
+an upper bound; a shorter forecast needs finished trials, and those are in ``status``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import anyio
+
+from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
+from marathond.core.errors import EngineError, EngineTimeout
+from marathond.core.limits import effective_agent_limit, effective_verifier_limit
+from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
+from marathond.core.order import CellKey, order_cells
+from marathond.engine.docker import DockerEngine
+from marathond.ports.engine import EngineInfo
+from marathond.service.settings import Settings
+from marathond.service.taskpaths import task_folders
+from marathond.tasks.harbor import read_task
+from marathond.tasks.support import check_host
+
+ENGINE_WAIT_S = 5.0
+CELLS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task: its limits with origins, or why its cells park."""
+
+    name: str
+    agent_limit: Limit | None
+    verifier_limit: Limit | None
+    needs_network: bool
+    cpus: float | None
+    memory_mb: int | None
+    parks: str = ""
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignPlan:
+    """``hours_at_most`` None: some cell has no limit.  ``networks_at_once`` counts trials that need one and may run side by side."""
+
+    campaign: str
+    arms: tuple[str, ...]
+    replicates: int
+    order: str
+    seed: int
+    concurrency: int
+    tasks: tuple[TaskPlan, ...]
+    cells: tuple[CellKey, ...]
+    parked_cells: int
+    hours_at_most: float | None
+    networks_at_once: int
+    networks_cap: int
+    host: str
+
+
+def make_plan(settings: Settings, environ: Mapping[str, str], engine: EngineInfo | str) -> CampaignPlan:
+    """Reads every task.
+
+    :param engine: what the engine says of its host, or why it could not be asked.
+    :raises ConfigError: as a submission would.
+    """
+    tasks = tuple(_task_plan(settings, read_task(path, environ), engine) for path in task_folders(settings))
+    arms, replicates = settings.arm_names, settings.campaign.replicates
+    keys = [
+        CellKey(task.name, arm, replicate, _declared(task))
+        for task in tasks
+        if not task.parks
+        for replicate in range(1, replicates + 1)
+        for arm in arms
+    ]
+    admission = settings.admission
+    cells = tuple(order_cells(keys, order=admission.order, seed=admission.seed, arms=arms))
+    by_name = {task.name: task for task in tasks}
+    return CampaignPlan(
+        campaign=settings.campaign.name,
+        arms=arms,
+        replicates=replicates,
+        order=admission.order.value,
+        seed=admission.seed,
+        concurrency=admission.concurrency,
+        tasks=tasks,
+        cells=cells,
+        parked_cells=sum(bool(task.parks) for task in tasks) * len(arms) * replicates,
+        hours_at_most=hours_at_most([_longest_s(by_name[cell.task]) for cell in cells], admission.concurrency),
+        networks_at_once=min(admission.concurrency, sum(by_name[cell.task].needs_network for cell in cells)),
+        networks_cap=settings.network.cap,
+        host=engine if isinstance(engine, str) else f"{engine.ncpu} processors, {engine.memory_bytes >> 20} MiB",
+    )
+
+
+def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineInfo | str) -> TaskPlan:
+    if not isinstance(task, Unrunnable) and not isinstance(engine, str):
+        task = check_host(task, engine.ncpu, engine.memory_bytes) or task
+    if isinstance(task, Unrunnable):
+        return TaskPlan(task.name, None, None, False, None, None, parks=task.code, why=task.detail)
+    limits = settings.limits
+    return TaskPlan(
+        task.name,
+        effective_agent_limit(limits.agent_timeout_s, task.agent_timeout_s, limits.agent_timeout_multiplier),
+        effective_verifier_limit(task.verifier_timeout_s, limits.verifier_timeout_multiplier, declared=task.verifier_timeout_declared),
+        task.network is not NetworkPolicy.NONE,
+        task.cpus,
+        task.memory_mb,
+        warnings=tuple(task.warnings),
+    )
+
+
+def _declared(task: TaskPlan) -> float | None:
+    return None if task.agent_limit is None else task.agent_limit.limit_s
+
+
+def _longest_s(task: TaskPlan) -> float | None:
+    """Agent and verifier, each to its deadline."""
+    if task.agent_limit is None or task.verifier_limit is None or task.agent_limit.limit_s is None or task.verifier_limit.limit_s is None:
+        return None
+    return task.agent_limit.limit_s + task.verifier_limit.limit_s
+
+
+def hours_at_most(durations_s: Sequence[float | None], slots: int) -> float | None:
+    """When the last cell ends if each takes its longest time and the next one starts in the first free slot."""
+    free = [0.0] * min(slots, max(1, len(durations_s)))
+    for duration in durations_s:
+        if duration is None:
+            return None
+        heapq.heappush(free, heapq.heappop(free) + duration)
+    return max(free) / 3600
+
+
+def ask_engine(settings: Settings) -> EngineInfo | str:
+    """The engine's word on its host, or one line on why there is none."""
+
+    async def ask() -> EngineInfo:
+        engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=min(ENGINE_WAIT_S, settings.engine.call_timeout_s))
+        try:
+            return await engine.info()
+        finally:
+            await engine.aclose()
+
+    try:
+        return anyio.run(ask)
+    except (EngineError, EngineTimeout) as error:
+        return f"{UNKNOWN}: {error}"
+
+
+def as_json(plan: CampaignPlan) -> dict[str, object]:
+    return asdict(plan)
+
+
+def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
+    """The screen of ``plan``."""
+    say(
+        f"campaign {plan.campaign}: {plural(len(plan.cells) + plan.parked_cells, 'cell')} = {plural(len(plan.tasks), 'task')} x "
+        f"{plural(len(plan.arms), 'arm')} ({', '.join(plan.arms)}) x {plural(plan.replicates, 'replicate')}"
+    )
+    hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
+    say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
+    say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    say()
+    limits = (Column("task", least=12), Column("agent limit", least=12), Column("verifier limit", least=12))
+    sizes = (Column("network"), Column("cpus", right=True), Column("MiB", right=True))
+    for line in table((*limits, *sizes), [_task_row(task) for task in plan.tasks if not task.parks], where):
+        say(line)
+    parked = [task for task in plan.tasks if task.parks]
+    if parked:
+        say()
+        say(f"parked: {plural(plan.parked_cells, 'cell')} of {plural(len(parked), 'task')}")
+        for task in parked:
+            say(where.fit(f"  {clean(task.name)}: {task.parks}: {clean(task.why)}"))
+    say()
+    say("first cells:" if len(plan.cells) > CELLS_SHOWN and not all_cells else "cells in order:")
+    for number, cell in enumerate(plan.cells if all_cells else plan.cells[:CELLS_SHOWN], start=1):
+        say(where.fit(f"  {number:>4}  {clean(cell.task)}  {clean(cell.arm)}  replicate {cell.replicate}"))
+    if len(plan.cells) > CELLS_SHOWN and not all_cells:
+        say(f"  … {len(plan.cells) - CELLS_SHOWN} more (--cells shows all)")
+    for task in plan.tasks:
+        for warning in task.warnings:
+            note(f"{clean(task.name)}: {clean(warning)}")
+
+
+def _task_row(task: TaskPlan) -> tuple[str, ...]:
+    return (
+        clean(task.name),
+        _limit(task.agent_limit),
+        _limit(task.verifier_limit),
+        "public" if task.needs_network else "none",
+        "-" if task.cpus is None else f"{task.cpus:g}",
+        "-" if task.memory_mb is None else str(task.memory_mb),
+    )
+
+
+def _limit(limit: Limit | None) -> str:
+    if limit is None or limit.limit_s is None:
+        return "no limit"
+    return f"{span(limit.limit_s * 1000)} ({limit.origin}{f'; not {limit.loser}' if limit.loser else ''})"

@@ -1,0 +1,177 @@
+"""``marathonctl show TRIAL``: everything the ledger knows about one trial, and where each thing came from.
+
+Owns the layout of one trial.  Must not judge: flags, reviews and voids are shown as they were recorded.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from marathond.cli.client import CallFailed
+from marathond.cli.output import Column, Screen, clean, number, plural, say, screen, span, table, text_of, when
+from marathond.core.model import block_label, cell_label, trial_label
+from marathond.ledger.verbs.status import ScoreShown, TrialShown, show
+
+ARTIFACTS_SHOWN = 40
+VALUE_MAX = 400
+
+
+def find(connection: sqlite3.Connection, trial_id: int) -> TrialShown:
+    """:raises CallFailed: there is no such trial; with the last one there is."""
+    if connection.execute("SELECT 1 FROM trial WHERE trial_id = ?", (trial_id,)).fetchone() is None:
+        last = connection.execute("SELECT max(trial_id) FROM trial").fetchone()[0]
+        hint = f"last is {trial_label(last)}" if last else "it has none yet"
+        raise CallFailed(f"no trial {trial_label(trial_id)} in this ledger ({hint})")
+    return show(connection, trial_id)
+
+
+def as_json(trial: TrialShown) -> dict[str, Any]:
+    return asdict(trial)
+
+
+def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
+    where = screen()
+    for section in (_identity(trial), _timeline(trial, where, now_ms), _agent(trial), _facts(trial, where), _network(trial)):
+        for line in section:
+            say(where.fit(line))
+    for section in (_scores(trial, where), _decisions(trial), _attempts(trial, where), _files(trial, where, state_dir)):
+        for line in section:
+            say(where.fit(line))
+
+
+def _identity(trial: TrialShown) -> Iterator[str]:
+    x = trial.context
+    yield f"{trial_label(x.trial_id)}  {x.state}   attempt {x.attempt} of {len(trial.attempts)}"
+    yield f"  campaign {clean(x.campaign)}   task {clean(x.task)}   arm {clean(x.arm)}   replicate {x.replicate}"
+    yield f"  cell {cell_label(x.cell_id)} ({trial.cell_state})   block {block_label(x.block_id)}"
+    yield f"  task digest {text_of(x.task_digest)}"
+    if x.container is not None:
+        gone = f", gone {when(x.container.gone_at_ms)}" if x.container.gone_at_ms else ""
+        yield f"  image {clean(x.container.image_id)}"
+        yield f"  container {clean(x.container.name)} {text_of(x.container.docker_id)} on {clean(x.container.engine)}{gone}"
+
+
+def _timeline(trial: TrialShown, where: Screen, now_ms: int) -> Iterator[str]:
+    """When each phase began and how long it took; the last one of a live trial is still counting."""
+    yield ""
+    rows = []
+    for event, after in zip(trial.events, [*trial.events[1:], None], strict=True):
+        resting = event.to_state in ("scored", "voided", "review")
+        end_ms = after.at_ms if after is not None else None if resting else now_ms
+        took = "" if end_ms is None or (resting and after is None) else span(end_ms - event.at_ms)
+        detail = ", ".join(f"{key} {clean(value, 80)}" for key, value in event.detail.items())
+        rows.append((when(event.at_ms), event.event, event.to_state, took, f"run {event.run_id}", detail))
+    columns = (Column("at"), Column("event"), Column("state"), Column("for", right=True), Column("daemon"), Column("detail", least=10))
+    yield from table(columns, rows, where, indent="  ")
+
+
+def _agent(trial: TrialShown) -> Iterator[str]:
+    agent = trial.context.agent
+    if agent is None:
+        return
+    yield ""
+    limit = "no deadline" if agent.limit_ms is None else f"deadline {agent.limit_ms / 1000:g} s: {clean(agent.limit_origin)}"
+    yield f"  agent {limit}" + (f" (not {clean(agent.limit_loser)})" if agent.limit_loser else "")
+    if agent.ended_by is not None:
+        took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else "unknown"
+        code = "unknown" if agent.exit_code is None else f"{agent.exit_code} (word of {clean(agent.exit_source)})"
+        oom = ", out of memory" if agent.oom_killed else ""
+        overrun = f", overran by {span(agent.overrun_ms)}" if agent.overrun_ms else ""
+        yield f"  ended by {clean(agent.ended_by)} after {took}, exit code {code}{oom}{overrun}"
+        if agent.processes:
+            yield f"  {plural(len(agent.processes), 'process')} left running:".replace("processs", "processes")
+            for process in agent.processes:
+                yield f"    {clean(process.get('pid', ''))} {clean(process.get('argv', ''), 200)}"
+    for run in trial.context.verifications:
+        outcome = "running" if run.ended_at_ms is None else f"{clean(run.outcome)}, exit code {text_of(run.exit_code)}"
+        took = f" after {span(run.ended_at_ms - run.started_at_ms)}" if run.ended_at_ms is not None else ""
+        yield f"  verifier round {run.round}: {outcome}{took}; deadline {run.limit_ms / 1000:g} s: {clean(run.limit_origin)}"
+
+
+def _facts(trial: TrialShown, where: Screen) -> Iterator[str]:
+    """What really applied: network policy per phase, limits, gates passed."""
+    if trial.facts:
+        yield ""
+        rows = [(clean(fact.name), clean(fact.value, VALUE_MAX), clean(fact.origin)) for fact in trial.facts]
+        yield from table((Column("in effect"), Column("value", least=12), Column("from", least=10)), rows, where, indent="  ")
+
+
+def _network(trial: TrialShown) -> Iterator[str]:
+    if (lease := trial.context.lease) is not None:
+        yield f"  network {clean(lease.network_name)} {text_of(lease.subnet)} {text_of(lease.network_id)}"
+
+
+def _scores(trial: TrialShown, where: Screen) -> Iterator[str]:
+    for score in trial.scores:
+        yield ""
+        yield f"  {_score_line(score)}"
+        if score.parts:
+            columns = (Column("part"), Column("value", least=10), Column("source", least=10))
+            parts = [(clean(name), clean(value, VALUE_MAX), clean(source)) for name, value, source in score.parts]
+            yield from table(columns, parts, where, indent="  ")
+
+
+def _score_line(score: ScoreShown) -> str:
+    tests = f"   tests {score.tests_passed}/{text_of(score.tests_total)}" if score.tests_passed is not None else ""
+    partial = f"   partial {number(score.partial)}" if score.partial is not None else ""
+    flags = f"   flags {', '.join(map(clean, score.flags))}" if score.flags else ""
+    return f"reward {score.reward:g} from {clean(score.reward_source)}{partial}{tests}{flags}"
+
+
+def _decisions(trial: TrialShown) -> Iterator[str]:
+    for review in trial.reviews:
+        yield ""
+        yield f"  review {clean(review.code)}: {clean(review.detail, VALUE_MAX)} (since {when(review.opened_at_ms)})"
+        if review.decision:
+            yield f"    {clean(review.decision)} by {clean(review.author)} at {when(review.decided_at_ms)}: {text_of(review.reason)}"
+    for void in trial.voids:
+        known = "score was known" if void.score_was_known else "score unknown"
+        yield ""
+        yield f"  void {clean(void.code)} by {clean(void.author)} at {when(void.at_ms)}: {clean(void.reason, VALUE_MAX)}"
+        yield f"    was {clean(void.from_state)}, {known}, batch {clean(void.batch)}"
+        for key, value in void.evidence.items():
+            yield f"    {clean(key)}: {clean(value, VALUE_MAX)}"
+        if void.undone_by:
+            yield f"    undone by {clean(void.undone_by)} at {when(void.undone_at_ms)}: {text_of(void.undone_reason)}"
+    for finding in trial.findings:
+        yield ""
+        closed = f", closed {when(finding.closed_at_ms)}" if finding.closed_at_ms else ""
+        yield f"  finding {clean(finding.code)} ({finding.severity}): {clean(finding.detail, VALUE_MAX)}{closed}"
+
+
+def _attempts(trial: TrialShown, where: Screen) -> Iterator[str]:
+    if len(trial.attempts) > 1:
+        yield ""
+        rows = [
+            (str(one.attempt), trial_label(one.trial_id), one.state, text_of(one.void_code), text_of(one.reward), when(one.created_at_ms))
+            for one in trial.attempts
+        ]
+        columns = (
+            Column("attempt", right=True),
+            Column("trial"),
+            Column("state"),
+            Column("void"),
+            Column("reward", right=True),
+            Column("at"),
+        )
+        yield from table(columns, rows, where, indent="  ")
+
+
+def _files(trial: TrialShown, where: Screen, state_dir: Path) -> Iterator[str]:
+    yield ""
+    if trial.folder is None:
+        yield f"  artifacts not exported yet; run directory {state_dir / 'r' / trial_label(trial.context.trial_id)}"
+        return
+    yield f"  artifacts in {Path(trial.context.out_dir) / trial.folder} ({plural(len(trial.artifacts), 'file')})"
+    rows = [
+        (clean(one.path), str(one.size_bytes), one.sha256[:16] if one.sha256 else f"left out: {clean(one.why)}")
+        for one in trial.artifacts[:ARTIFACTS_SHOWN]
+    ]
+    if rows:
+        yield from table((Column("file", least=16), Column("bytes", right=True), Column("sha256", least=16)), rows, where, indent="  ")
+    if len(trial.artifacts) > ARTIFACTS_SHOWN:
+        yield f"  … {len(trial.artifacts) - ARTIFACTS_SHOWN} more (--json shows all)"

@@ -1,0 +1,251 @@
+"""``marathonctl status``: the first screen.
+
+Is it running, is it fair, what is it waiting for, when will it be done, what must I do.  Owns the layout, the JSON and the fast way in:
+100,000 trials and the start of the interpreter in under 300 ms, so nothing here may import typer, rich, pydantic, anyio or aiosqlite.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from marathond.cli.gather import Eta, Status, gather
+from marathond.cli.locate import locate
+from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, number, plural, print_json, say, screen, span, table
+from marathond.cli.reader import reading
+from marathond.core.errors import LedgerRefused
+from marathond.core.model import trial_label
+from marathond.ledger.verbs.status import ArmCounts, LiveTrial
+from marathond.service.protocol import Exit
+
+WATCH_S = 2.0
+
+_SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    config: Path | None = None
+    campaign: str | None = None
+    as_json: bool = False
+    watch: bool = False
+    debug: bool = False
+
+
+def parse(argv: Sequence[str]) -> Options | None:
+    """Options when ``argv`` is a plain ``status`` command; None when typer must look at it (help, errors, other commands)."""
+    values: dict[str, str] = {}
+    flags: set[str] = set()
+    command, rest = False, list(argv)
+    while rest:
+        word = rest.pop(0)
+        name, sign, value = word.partition("=")
+        if name in ("--config", "-c", "--campaign"):
+            if not sign and not rest:
+                return None
+            key = "--config" if name == "-c" else name
+            if key == "--campaign" and not command:
+                return None
+            values[key] = value if sign else rest.pop(0)
+        elif (word in ("--json", "--watch", "-w") and command) or word == "--debug":
+            flags.add(word)
+        elif word == "status" and not command:
+            command = True
+        else:
+            return None
+    if not command:
+        return None
+    config = values.get("--config")
+    watch = bool(flags & {"--watch", "-w"})
+    return Options(Path(config) if config else None, values.get("--campaign"), "--json" in flags, watch, "--debug" in flags)
+
+
+def run(options: Options) -> int:
+    """Print once, or again and again until interrupted; the exit code of the last look.
+
+    :raises MarathonError: the configuration or the ledger cannot be read.
+    """
+    located = locate(options.config)
+    code = int(Exit.OK)
+    try:
+        while True:
+            code = _once(options, located.paths.ledger, located.paths.control_socket)
+            if not options.watch:
+                return code
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        return code
+
+
+def _once(options: Options, ledger: Path, control_socket: Path) -> int:
+    with reading(ledger) as connection:
+        status = gather(connection, options.campaign, control_socket, time.time_ns() // 1_000_000)
+    if options.as_json:
+        print_json(as_json(status))
+        return status.exit_code
+    where = screen()
+    if options.watch and where.width is not None:
+        sys.stdout.write("\x1b[H\x1b[2J")
+    for line in render(status, where):
+        say(line)
+    sys.stdout.flush()
+    return status.exit_code
+
+
+def exit_code_of_refusal(error: LedgerRefused) -> int:
+    """A ledger that cannot be read is a check that cannot see."""
+    return Exit.BUSY if error.code == "busy" else Exit.BLIND
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """Every fact; null where it is unknown."""
+    found = asdict(status)
+    return {"health": status.health, "exit": int(status.exit_code), **found}
+
+
+def render(status: Status, where: Screen) -> list[str]:
+    """The screen, line by line."""
+    lines = [*_head(status, where), *_cells(status, where), where.fit(_resources(status))]
+    if status.arms:
+        lines += ["", *_arms(status.arms, where)]
+    if status.live:
+        lines += ["", *_live(status, where)]
+    waiting = _waiting(status)
+    return [*lines, *([""] if waiting and not status.live else []), *(where.fit(line) for line in waiting)]
+
+
+def _head(status: Status, where: Screen) -> list[str]:
+    life, run = status.life, status.life.run
+    campaign = f"campaign {clean(status.campaign)}" if status.campaign else "no campaign yet"
+    health = where.paint(status.health, _SHADES[status.health])
+    findings = f" · {_findings(status)}" if status.findings else ""
+    if life.alive is False:
+        seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
+        as_of = f"; ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
+        first = f"marathond is not running ({seen}{clean(life.why)}){as_of}"
+        lines = [where.paint(first, "bold"), f"{campaign}{findings}"]
+    elif life.alive is None or run is None:
+        lines = [f"marathond {UNKNOWN}: {clean(life.why)}", f"{campaign}   {health}{findings}"]
+    else:
+        up = f"pid {run.pid} up {span(status.now_ms - run.started_at_ms)}" + ("" if run.ready_at_ms else ", recovering")
+        lines = [f"{where.paint(f'marathond {clean(run.version)}', 'bold')}  {up}   {campaign}   {health}{findings}"]
+    lines += [f"  {line}" for line in map(clean, status.degraded)]
+    if status.unseen and life.alive is not False:
+        lines.append(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from the daemon within the last minute)")
+    return [where.fit(line) for line in lines]
+
+
+def _findings(status: Status) -> str:
+    stop_loss = sum(row.severity == "stop_loss" for row in status.findings)
+    acked = sum(row.acked_at_ms is not None for row in status.findings)
+    return f"{plural(len(status.findings), 'finding')} ({stop_loss} stop-loss{f', {acked} acknowledged' if acked else ''})"
+
+
+def _cells(status: Status, where: Screen) -> list[str]:
+    cells = status.cells
+    parts = [f"{cells.done} done", f"{cells.claimed} running", f"{cells.open} open"]
+    parts += [f"{count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "review")) if count]
+    line = f"cells {cells.total}: {' · '.join(parts)}" + _eta(status.eta, status)
+    stops = [f"{stop.kind} by {clean(stop.author)} at {clock(stop.at_ms, status.now_ms)}: {clean(stop.detail)}" for stop in status.stops]
+    return [where.fit(line), *(where.fit(where.paint(stop, "yellow")) for stop in stops)]
+
+
+def _eta(eta: Eta, status: Status) -> str:
+    if not status.cells.total:
+        return ""
+    if eta.ms is None:
+        return f"   ETA {UNKNOWN} ({eta.basis})"
+    return f"   {eta.basis}" if eta.ms == 0 and not status.cells.claimed else f"   ETA {span(eta.ms)} ({eta.basis})"
+
+
+def _resources(status: Status) -> str:
+    pools = [_pool_text(pool.engine if len(status.pools) > 1 else "", pool) for pool in status.pools]
+    return f"networks {' · '.join(pools) if pools else UNKNOWN}   disk {_disk(status.disk)}"
+
+
+def _pool_text(engine: str, pool: Any) -> str:
+    capacity = UNKNOWN if pool.capacity is None else pool.capacity
+    foreign = UNKNOWN if pool.foreign is None else pool.foreign
+    return f"{f'{clean(engine)} ' if engine else ''}{pool.ours}/{capacity} ours ({pool.leaked} leaked) · foreign {foreign}"
+
+
+def _disk(disk: list[dict[str, Any]] | None) -> str:
+    """The fullest file system of those that the daemon watches."""
+    shares = []
+    for row in disk or []:
+        free, total = row.get("free_bytes"), row.get("total_bytes")
+        if isinstance(free, int) and isinstance(total, int) and total > 0:
+            shares.append((100 * free // total, clean(row.get("path", ""))))
+    if not shares:
+        return UNKNOWN
+    share, path = min(shares)
+    return f"{share} % free" + (f" at {path}" if len(shares) > 1 else "")
+
+
+def _arms(arms: list[ArmCounts], where: Screen) -> list[str]:
+    """A column of means is left out when no done cell has that number, rather than shown as zeros (fault d11)."""
+    done = sum(arm.done for arm in arms)
+    shown: list[tuple[Column, Any, bool]] = [
+        (Column("arm", least=8), lambda a: clean(a.arm), True),
+        (Column("done", right=True), lambda a: str(a.done), True),
+        (Column("reward"), lambda a: "-" if a.reward is None else f"{a.reward:.2f} ({a.passed}/{a.done})", True),
+        (Column("partial", right=True), lambda a: number(a.partial), any(arm.partial is not None for arm in arms)),
+        (Column("tests", right=True), lambda a: number(a.test_rate), any(arm.test_rate is not None for arm in arms)),
+        (Column("budget-ended", right=True), lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"), True),
+        (Column("voids", right=True), lambda a: str(a.voids), True),
+        (Column("running", right=True), lambda a: str(a.claimed), True),
+        (Column("open", right=True), lambda a: str(a.open), True),
+        (Column("parked", right=True), lambda a: str(a.parked), any(arm.parked for arm in arms)),
+        (Column("review", right=True), lambda a: str(a.review), any(arm.review for arm in arms)),
+    ]
+    kept = [(column, text) for column, text, keep in shown if keep]
+    lines = table([column for column, _ in kept], [[text(arm) for _, text in kept] for arm in arms], where)
+    absent = [column.title for column, _, keep in shown if not keep and column.title in ("partial", "tests")]
+    if done and absent:
+        lines.append(where.fit(where.paint(f"(no {' and no '.join(absent)}: no verifier has reported any)", "dim")))
+    return lines
+
+
+def _live(status: Status, where: Screen) -> list[str]:
+    columns = (Column("trial"), Column("task", least=12), Column("arm", least=8), Column("phase"))
+    columns_right = (Column("elapsed", right=True), Column("deadline", right=True), Column("note"))
+    rows = [
+        (
+            trial_label(trial.trial_id),
+            clean(trial.task),
+            clean(trial.arm),
+            trial.phase,
+            span(status.now_ms - trial.phase_at_ms),
+            _deadline(trial, status.now_ms),
+            _note(trial),
+        )
+        for trial in status.live
+    ]
+    return table((*columns, *columns_right), rows, where)
+
+
+def _deadline(trial: LiveTrial, now_ms: int) -> str:
+    if trial.limit_ms is None or trial.limit_from_ms is None:
+        return "none" if trial.phase in ("running", "verifying") else "-"
+    left = trial.limit_from_ms + trial.limit_ms - now_ms
+    return f"in {span(left)}" if left >= 0 else f"{span(-left)} over"
+
+
+def _note(trial: LiveTrial) -> str:
+    notes = [f"attempt {trial.attempt}"] if trial.attempt > 1 else []
+    return ", ".join([*notes, *([f"reattached {trial.reattached}x"] if trial.reattached else [])])
+
+
+def _waiting(status: Status) -> list[str]:
+    if not status.cells.open:
+        return []
+    if status.life.alive is False:
+        return [f"waiting: {plural(status.cells.open, 'cell')} — marathond is not running"]
+    if status.waiting is None:
+        return [f"waiting: {plural(status.cells.open, 'cell')} — {UNKNOWN}"]
+    reasons = [f"{row.get('count', UNKNOWN)} {clean(row.get('text', row.get('code', UNKNOWN)))}" for row in status.waiting]
+    return [f"waiting: {plural(status.cells.open, 'cell')} — {' · '.join(reasons)}"] if reasons else []

@@ -1,0 +1,77 @@
+"""``marathonctl wait``: until a campaign is done or a trial is at rest.
+
+Owns what "done" means to a script that waits, and the exit code it gets.  Looks at the ledger only, at bounded intervals.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from marathond.cli.client import CallFailed
+from marathond.cli.output import clean, note, plural
+from marathond.cli.reader import campaign_id, daemon_life, reading
+from marathond.core.model import LIVE_STATES, trial_label
+from marathond.ledger.verbs.runs import last_run
+from marathond.service.protocol import Exit
+
+FIRST_S, LAST_S = 0.5, 5.0
+"""Between two looks: first short, then longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``code`` None: not yet."""
+
+    code: int | None
+    text: str
+
+
+def campaign_outcome(c: sqlite3.Connection, name: str | None) -> Outcome:
+    """Done when no cell is open or claimed.  0: every cell has a result; 1: some are parked or wait for a person."""
+    found = campaign_id(c, name)
+    if found is None:
+        return Outcome(None, "no campaign yet")
+    rows = c.execute("SELECT state, count(*) FROM cell_state WHERE campaign_id = ? GROUP BY state", (found[0],)).fetchall()
+    count = {str(row[0]): int(row[1]) for row in rows}
+    text = f"{clean(found[1])}: " + ", ".join(f"{count[state]} {state}" for state in sorted(count))
+    if count.get("open") or count.get("claimed") or not count:
+        return Outcome(None, text)
+    return Outcome(Exit.FAILED if count.get("parked") or count.get("review") else Exit.OK, text)
+
+
+def trial_outcome(c: sqlite3.Connection, trial_id: int) -> Outcome:
+    """0: scored; 1: voided or in review."""
+    row = c.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
+    if row is None:
+        raise CallFailed(f"no trial {trial_label(trial_id)} in this ledger")
+    text = f"{trial_label(trial_id)} {row[0]}"
+    if row[0] in LIVE_STATES:
+        return Outcome(None, text)
+    return Outcome(Exit.OK if row[0] == "scored" else Exit.FAILED, text)
+
+
+def wait(ledger: Path, control_socket: Path, look: Callable[[sqlite3.Connection], Outcome], timeout_s: float | None) -> int:
+    """Look until there is an outcome.
+
+    :raises CallFailed: exit 3, the daemon is not running and so nothing will change; exit 75, the time is up.
+    """
+    give_up = None if timeout_s is None else time.monotonic() + timeout_s
+    pause = FIRST_S
+    while True:
+        with reading(ledger) as connection:
+            outcome = look(connection)
+            life = daemon_life(last_run(connection), control_socket, time.time_ns() // 1_000_000)
+        if outcome.code is not None:
+            note(outcome.text)
+            return outcome.code
+        if life.alive is False:
+            raise CallFailed(f"{outcome.text}; marathond is not running ({life.why})", Exit.DOWN)
+        left = None if give_up is None else give_up - time.monotonic()
+        if left is not None and left <= 0:
+            raise CallFailed(f"{outcome.text}; not done within {plural(round(timeout_s or 0), 'second')}", Exit.BUSY)
+        time.sleep(pause if left is None else min(pause, max(left, 0.01)))
+        pause = min(pause * 1.5, LAST_S)
