@@ -7,6 +7,7 @@ already).  A trial's run directory is removed only after its files are in out_di
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from anyio import to_thread
@@ -23,6 +24,8 @@ from marathond.tasks.atomic import write_atomic
 from marathond.tasks.layout import TrialLine, job_documents, line_of, trial_documents, trial_folder
 
 TICK_S = 15.0
+BATCH = 20
+"""Trials per step; their folders are complete before the ledger says so."""
 PARTS = ("agent", "verifier", "artifacts")
 
 
@@ -41,10 +44,16 @@ class Exporter:
     async def step(self) -> None:
         world, subject = self.world, str(self.world.fixed.out_dir)
         try:
-            for trial_id in await world.ledger.read(artifacts.not_exported):
-                if trial_id not in world.driven:
-                    await self._export(trial_id)
-            await self._documents()
+            waiting = [t for t in await world.ledger.read(artifacts.not_exported) if t not in world.driven]
+            copied = {trial_id: await self._copied(trial_id) for trial_id in waiting[:BATCH]}
+            # Files, then documents, then the row that says they are there, then the run directory: a kill in between repeats, never loses.
+            await self._documents(copied.keys())
+            for trial_id, (folder, records) in copied.items():
+                now_ms = world.clock.wall_ms()
+                await world.ledger.write(artifacts.exported, trial_id, folder=folder, records=records, now_ms=now_ms)
+                await to_thread.run_sync(_remove, world.run_dir(trial_id).root)
+            if len(waiting) > BATCH:
+                world.export_wake.ring()
         except ArtifactError as error:
             log.error("export_failed", path=error.path, code=error.code, detail=error.detail)
             await world.ledger.write(
@@ -59,17 +68,12 @@ class Exporter:
         else:
             await world.ledger.write(findings.close_finding, code="export_failed", subject=subject, now_ms=world.clock.wall_ms())
 
-    async def _export(self, trial_id: int) -> None:
-        world = self.world
-        context = await world.ledger.read(cell_context, trial_id)
-        run = world.run_dir(trial_id)
-        name = trial_folder(trial_id, context.task, context.arm, context.replicate)
-        target = Path(context.out_dir) / context.campaign / name
-        records = await to_thread.run_sync(self._copy, run.logs, target)
-        await world.ledger.write(
-            artifacts.exported, trial_id, folder=f"{context.campaign}/{name}", records=records, now_ms=world.clock.wall_ms()
-        )
-        await to_thread.run_sync(_remove, run.root)
+    async def _copied(self, trial_id: int) -> tuple[str, list[ArtifactRecord]]:
+        """Folder relative to out_dir, and what was copied there."""
+        context = await self.world.ledger.read(cell_context, trial_id)
+        folder = f"{context.campaign}/{trial_folder(trial_id, context.task, context.arm, context.replicate)}"
+        run = self.world.run_dir(trial_id)
+        return folder, await to_thread.run_sync(self._copy, run.logs, Path(context.out_dir) / folder)
 
     def _copy(self, logs: Path, target: Path) -> list[ArtifactRecord]:
         """Each part by itself: what the agent wrote must not crowd out what the verifier wrote."""
@@ -83,16 +87,16 @@ class Exporter:
             records += [ArtifactRecord(f"{part}/{r.path}", r.sha256, r.size_bytes, r.skipped) for r in found]
         return records
 
-    async def _documents(self) -> None:
-        """Documents of every trial that changed, then the campaign's own.  A later void changes them again."""
+    async def _documents(self, fresh: Collection[int]) -> None:
+        """Documents of the ``fresh`` trials and of every other that changed, then the campaign's own.  A later void changes them again."""
         world, fixed = self.world, self.world.fixed
         changed, newest = await world.ledger.read(artifacts.resting_changed_since, fixed.campaign_id, self._seen_event)
-        if newest == self._seen_event:
+        if newest == self._seen_event and not fresh:
             return
         arms = await world.ledger.read(campaigns.arms_of, fixed.campaign_id)
         sides = await world.ledger.read(campaigns.void_sides)
-        for trial_id in changed:
-            await self._document(trial_id, {arm.name: arm for arm in arms}, sides)
+        for trial_id in sorted({*changed, *fresh}):
+            await self._document(trial_id, {arm.name: arm for arm in arms}, sides, fresh=trial_id in fresh)
         campaign = await world.ledger.read(campaigns.campaign_by_name, fixed.campaign)
         assert campaign is not None
         view = job_view(
@@ -107,12 +111,14 @@ class Exporter:
         await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view))
         self._seen_event = newest
 
-    async def _document(self, trial_id: int, arms: dict[str, StoredArm], sides: dict[str, str]) -> None:
+    async def _document(self, trial_id: int, arms: dict[str, StoredArm], sides: dict[str, str], *, fresh: bool) -> None:
         shown = await self.world.ledger.read(status.show, trial_id)
         view = trial_view(self.world.fixed.ledger_id, shown, arms[shown.context.arm], sides)
         self._lines[trial_id] = line_of(view)
-        if shown.folder is not None:
-            await to_thread.run_sync(self._write, Path(shown.context.out_dir) / shown.folder, trial_documents(view))
+        if fresh or shown.folder is not None:
+            c = shown.context
+            folder = Path(c.out_dir) / c.campaign / trial_folder(trial_id, c.task, c.arm, c.replicate)
+            await to_thread.run_sync(self._write, folder, trial_documents(view))
 
     @staticmethod
     def _write(folder: Path, documents: dict[str, bytes]) -> None:
