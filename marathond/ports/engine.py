@@ -77,7 +77,7 @@ class ContainerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """What to create.  ``network`` is a network id, or None for NetworkMode=none.  PID 1 idles (``sh -c "sleep infinity"``)."""
+    """What to create.  ``network`` is a network id, or None for NetworkMode=none.  PID 1 is a shell that idles and reaps."""
 
     name: str
     image_id: str
@@ -195,7 +195,9 @@ class Engine(Protocol):
     async def unpause(self, container_id: str) -> None: ...
 
     async def processes(self, container_id: str) -> list[Process]:
-        """Every process of the container by host pid.  Works on a paused container."""
+        """Every process of the container that can still run, by host pid; zombies are left out.  Works on a paused container.
+
+        Raises EngineError when the engine's processes cannot be seen on this host: an empty list always means that none runs."""
         ...
 
     async def kill(self, processes: Sequence[Process]) -> None:
@@ -207,7 +209,9 @@ class Engine(Protocol):
         ...
 
     async def create_exec(self, container_id: str, spec: ExecSpec) -> str:
-        """Create only: the id can be written down before anything runs."""
+        """Create only: the id can be written down before anything runs.
+
+        Raises EngineError with status 400 where the engine checks the user already now (28.5)."""
         ...
 
     async def start_created_exec(self, exec_id: str) -> None: ...
