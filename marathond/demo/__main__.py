@@ -23,12 +23,19 @@ def main(arguments: list[str] | None = None) -> int:
     wrap.add_argument("--optional", action="store_true", help="run the command also where no engine can be had")
     wrap.add_argument("--sweep", action="store_true", help="afterwards, empty a private engine of containers and networks")
     wrap.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND …")
+    demo = verbs.add_parser("run", help="run the demo campaign on the engine that DOCKER_HOST names")
+    demo.add_argument("--folder", type=Path, default=Path("demo"), help="where its ledger, artifacts and log lie (default: demo)")
     verbs.add_parser("clean", help="remove what set-up cached: the private engine's data and the base image's tarball")
     given = parser.parse_args(arguments)
     widen_path()
     try:
         if given.verb == "clean":
             return clean()
+        if given.verb == "run":
+            # The daemon's client side needs installed packages; everything before this point does not.
+            from marathond.demo.run import run
+
+            return run(given.folder)
         command = given.command[1:] if given.command[:1] == ["--"] else given.command
         if not command:
             parser.error("with-engine: no command given after --")

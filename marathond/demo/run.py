@@ -67,7 +67,8 @@ FROM v_cell WHERE campaign = ?"""
 
 def run(folder: Path) -> int:
     """Exit status 0: every cell is done and nothing was left behind."""
-    folder.mkdir(exist_ok=True)
+    folder = folder.absolute()
+    (folder / "state").mkdir(parents=True, exist_ok=True)
     ledger = folder / "state" / "ledger.db"
     name = _campaign(ledger)
     config = folder / "marathond.toml"
