@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound, PoolExhausted, SubnetTaken
@@ -77,6 +77,7 @@ def test_a_broken_connection_is_unknown_for_a_change_and_askable_again_for_a_loo
     assert isinstance(connection_error("x", "u", broken, reads_only=True), EngineUnreachable)
 
 
+@settings(deadline=None)  # a deadline would measure the machine
 @given(st.integers(0, 10_000), st.floats(0, 1e6), st.booleans())
 def test_looks_come_early_then_stay_proportional_and_bounded(looks: int, waited_s: float, hinted: bool) -> None:
     pause = look_pause_s(looks, waited_s, hinted=hinted)
@@ -199,6 +200,7 @@ class _Response:
             yield chunk
 
 
+@settings(deadline=None)  # a deadline would measure the machine
 @given(st.lists(st.integers(1, 40), max_size=30), st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), max_size=6))
 def test_lines_arrive_whole_however_they_are_cut(cuts: list[int], items: list[dict[str, int]]) -> None:
     data = b"".join(json.dumps(item).encode() + b"\r\n" for item in items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marathond.core.subnets import (
@@ -19,6 +19,7 @@ from marathond.core.subnets import (
 )
 
 RANGE = "198.19.0.0/20"
+SLOTS = list(IPv4Network(RANGE).subnets(new_prefix=28))
 ROOM = IPv4Network("198.18.0.0/15")
 
 
@@ -33,19 +34,20 @@ def _free(**kwargs: object) -> list[str]:
     return list(free_subnets(RANGE, 28, **{"leased": [], "quarantined": [], "occupied": [], **kwargs}))  # type: ignore[arg-type]
 
 
+@settings(deadline=None)  # a deadline would measure the machine
 @given(st.lists(blocks(), max_size=8), st.lists(blocks(), max_size=8), st.lists(blocks(), max_size=8), st.integers(0, 10_000))
 def test_free_subnets_are_exactly_the_canonical_ones_that_overlap_nothing(
     leased: list[str], quarantined: list[str], occupied: list[str], start: int
 ) -> None:
     got = _free(leased=leased, quarantined=quarantined, occupied=occupied, start=start)
     taken = [IPv4Network(text, strict=False) for text in (*leased, *quarantined, *occupied)]
-    slots = list(IPv4Network(RANGE).subnets(new_prefix=28))
-    want = [str(slot) for slot in slots if not any(slot.overlaps(block) for block in taken)]
+    want = [str(slot) for slot in SLOTS if not any(slot.overlaps(block) for block in taken)]
     assert sorted(got) == sorted(want)
-    turned = slots[start % len(slots) :] + slots[: start % len(slots)]
+    turned = SLOTS[start % len(SLOTS) :] + SLOTS[: start % len(SLOTS)]
     assert got == [str(slot) for slot in turned if str(slot) in set(want)]
 
 
+@settings(deadline=None)  # a deadline would measure the machine
 @given(st.integers(0, 300))
 def test_leasing_one_after_the_other_exhausts_the_range_exactly(start: int) -> None:
     leased: list[str] = []
@@ -100,6 +102,7 @@ def test_b02_the_free_budget_follows_networks_and_routes(networks: list[NetworkS
     assert auto_capacity([], networks, host).free == free
 
 
+@settings(deadline=None)  # a deadline would measure the machine
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from(pool_entries([]))), max_size=20),
     st.lists(st.sampled_from(pool_entries([])), max_size=10),
