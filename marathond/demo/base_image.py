@@ -65,7 +65,8 @@ def _pull(docker: Docker) -> bool:
             if time.monotonic() > end:
                 raise DockerHttpError(f"the pull of {source} took more than {PULL_S:.0f} s")
     except DockerHttpError as err:
-        say(f"base image: not from a registry ({str(err)[-160:].strip()})")
+        reason = str(err).strip().rstrip('"}').rpartition(": ")[2]
+        say(f"base image: not from a registry ({reason[-120:]})")
         return False
     repo, _, tag = BASE_IMAGE.partition(":")
     status, answer = docker.call("POST", f"/images/{quote(source, safe=':')}/tag?repo={repo}&tag={tag}")
