@@ -92,9 +92,9 @@ _FILL = (
        SELECT trial_id, 1, trial_id % 11 = 0, 'reward.txt', (trial_id % 101) / 100.0, trial_id % 41, 40, '[]', created_at_ms + 5000, 1
        FROM trial WHERE state = 'scored'""",
     """UPDATE trial SET (reward, partial, tests_passed, tests_total) =
-           (SELECT reward, partial, tests_passed, tests_total FROM score WHERE score.trial_id = trial.trial_id) WHERE state = 'scored'""",
+           (SELECT reward, partial, tests_passed, tests_total FROM score AS s WHERE s.trial_id = trial.trial_id) WHERE state = 'scored'""",
     """UPDATE trial SET budget_ended =
-           (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent WHERE trial_agent.trial_id = trial.trial_id) WHERE state = 'scored'""",
+           (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent AS a WHERE a.trial_id = trial.trial_id) WHERE state = 'scored'""",
     """INSERT INTO artifact_export (trial_id, folder, at_ms)
        SELECT trial_id, 'f/' || trial_id, created_at_ms + 6000 FROM trial WHERE state <> 'running'""",
 )

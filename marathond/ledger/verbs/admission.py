@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from marathond.core.model import trial_label
 from marathond.core.plan import Holding, OpenCell, Snapshot, Stop
-from marathond.ledger.verbs.cells import cells_by_arm
+from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 from marathond.ledger.verbs.parks import park_cell, park_task
 from marathond.ledger.verbs.sql import NEWEST_RUN, scalar
 
@@ -69,7 +69,8 @@ def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int
 
 def open_total(c: sqlite3.Connection, campaign_id: int) -> int:
     """Open cells of the campaign."""
-    return sum(counts.get("open", 0) for counts in cells_by_arm(c, campaign_id).values())
+    counts = cells_by_arm(c, campaign_id, standing_by_arm(c, campaign_id))
+    return sum(states["open"] for states in counts.values())
 
 
 def admit(

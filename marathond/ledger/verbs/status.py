@@ -75,12 +75,16 @@ SELECT arm_id, state, count(*) AS n, sum(reward = 1) AS passed, avg(reward) AS r
 FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY arm_id, state"""
 
 
+_RESULTS = ("scored", "review")
+
+
 def counts_by_arm(c: sqlite3.Connection, campaign_id: int) -> list[ArmCounts]:
     """One row per arm, in the arms' order."""
-    cells = cells_by_arm(c, campaign_id)
     trials: dict[int, dict[str, sqlite3.Row]] = {}
     for row in c.execute(_TRIALS, (campaign_id,)).fetchall():
         trials.setdefault(row["arm_id"], {})[row["state"]] = row
+    standing = {(arm_id, state): int(row["n"]) for arm_id, rows in trials.items() for state, row in rows.items() if state in _RESULTS}
+    cells = cells_by_arm(c, campaign_id, standing)
     arms = c.execute("SELECT arm_id, name FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall()
     return [_arm_counts(arm_id, name, cells.get(arm_id, {}), trials.get(arm_id, {})) for arm_id, name in arms]
 
