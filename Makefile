@@ -1,10 +1,11 @@
 # marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test lint check bench clean
+.PHONY: help setup demo test lint check bench install clean
 
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
+PREFIX ?= /opt/marathond
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
@@ -28,10 +29,15 @@ lint: setup ## ruff: rules and format
 	@$(PY) -m ruff check -q . && $(PY) -m ruff format -q --check .
 
 check: lint ## lint, mypy --strict, import contracts
-	@$(PY) -m mypy && .venv/bin/lint-imports --no-timings
+	@$(PY) -m mypy && .venv/bin/lint-imports
 
 bench: setup ## bare Docker calls, marathond and Harbor side by side
 	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
+
+install: ## install into PREFIX (default /opt/marathond), with the systemd unit and the commands in /usr/local/bin
+	@python3 -m venv $(PREFIX) && $(PREFIX)/bin/pip install -q .
+	@PROGRAM=$(PREFIX)/bin/marathond systemd/install.sh
+	@ln -sf $(PREFIX)/bin/marathonctl $(PREFIX)/bin/marathond /usr/local/bin/
 
 clean: ## remove .venv, caches and the private engine's data
 	@PYTHONPATH=. python3 -m marathond.demo clean

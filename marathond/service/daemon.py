@@ -50,8 +50,8 @@ log = structlog.get_logger("marathond")
 
 PROBE_S = 10.0
 """How long the start waits for the engine before it says READY without it."""
-STOP_S = 4.0
-"""Cancelled coroutines get this long; their containers go on in any case."""
+RECOVERY_S = 120.0
+"""Looking at every unfinished trial takes milliseconds each; more than this means that the engine went away meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,17 @@ class Daemon:
         async with anyio.create_task_group() as group:
             await serve_control(self, group)
             await self._probe()
+            recovered = None
+            if not self.degraded:
+                # A Docker that goes away right now must not hold READY back for ever: then recovery starts anew behind it.
+                with anyio.move_on_after(RECOVERY_S):
+                    recovered = await recover(self.world)
             await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
             self.notifier.ready(self._status_line())
             log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
             group.start_soon(self._watchdog, name="watchdog")
             group.start_soon(self._keep_settings, name="settings")
-            group.start_soon(self._work, group, name="work")
+            group.start_soon(self._work, group, recovered, name="work")
             while not await self._wind_down(group):
                 pass
 
@@ -186,13 +191,15 @@ class Daemon:
             self.world.knobs = await self._knobs()
             self.world.wake.ring()
 
-    async def _work(self, group: TaskGroup) -> None:
+    async def _work(self, group: TaskGroup, recovered: tuple[list[int], int] | None) -> None:
         """Recovery first, then admission: nothing new starts while it is unknown what still runs."""
         assert self.world is not None
         world = self.world
-        await self._engine_answers()
+        if recovered is None:
+            await self._engine_answers()
+            recovered = await recover(world)
+        taken_over, voided = recovered
         group.start_soon(self._listen, name="events")
-        taken_over, voided = await recover(world)
         self.scheduler = Scheduler(world, group)
         if taken_over or voided:
             log.info("recovered", taken_over=len(taken_over), voided=voided)
