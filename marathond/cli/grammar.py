@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marathond import __version__
+from marathond.cli import config_cmds
 from marathond.cli.client import CallFailed
 from marathond.cli.output import print_json, say, screen
 from marathond.core.errors import ConfigError
@@ -31,6 +32,7 @@ _PLAIN = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "no_args_
 app = typer.Typer(add_completion=True, help="Look at, steer and question marathond.", **_PLAIN)  # type: ignore[arg-type]
 ledger_app = typer.Typer(help="The ledger file itself: adopt a copy, check, back up.", **_PLAIN)  # type: ignore[arg-type]
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(config_cmds.app, name="config")
 
 Trials = Annotated[list[str] | None, typer.Argument(metavar="[TRIAL]...", help="Trials, such as t0871.")]
 Trial = Annotated[str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871.")]
@@ -58,9 +60,6 @@ class _Globals:
 
 def invoke(argv: Sequence[str]) -> int:
     """Run one command line through typer; its exit code."""
-    from marathond.cli import config_cmds
-
-    app.add_typer(config_cmds.app, name="config")
     try:
         app(args=list(argv), prog_name="marathonctl")
     except SystemExit as ended:

@@ -59,7 +59,7 @@ def daemon_life(run: RunRow | None, control_socket: Path, now_ms: int) -> Life:
         return Life(False, None, "never started on this ledger")
     if run.stopped_at_ms is not None:
         return Life(False, run, f"stopped: {run.stop_reason}" if run.stop_reason else "stopped")
-    if _same_boot(run) and _start_ticks(run.pid) == run.pid_start_ticks:
+    if _same_boot(run) and start_ticks(run.pid) == run.pid_start_ticks:
         return Life(True, run, "")
     if _somebody_listens(control_socket):
         return Life(True, run, "")
@@ -77,7 +77,7 @@ def _same_boot(run: RunRow) -> bool:
         return False
 
 
-def _start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """Field 22 of /proc/PID/stat (proc(5)); None: no such process.  The name in field 2 may hold blanks and parentheses."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")

@@ -1,0 +1,179 @@
+"""A ledger on disk, a control server with the real handlers over it, and marathonctl to be run against both.  No test of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import pytest
+
+from marathond.cli import ctl
+from marathond.cli.reader import start_ticks
+from marathond.ledger.connect import connect
+from marathond.ledger.open import create
+from marathond.ledger.verbs import settings
+from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.ledger.verbs.runs import begin_run, mark_ready
+from marathond.ledger.writer import SqliteLedger
+from marathond.ports.clock import SystemClock
+from marathond.service.commands import Commands
+from marathond.service.control import ControlServer
+from marathond.service.knobs import KNOBS, KnobValue
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class RecordingControl:
+    """Stands where the daemon stands: the ledger is real, the daemon's own acts are written down."""
+
+    acts: list[tuple[Any, ...]] = field(default_factory=list)
+    values: dict[str, KnobValue] = field(default_factory=lambda: {key: knob.default for key, knob in KNOBS.items()})
+    result: SubmitResult = field(default_factory=lambda: SubmitResult(1, False, 1, 0, 4, 2, 0))
+
+    def wake(self) -> None:
+        self.acts.append(("wake",))
+
+    def trial_voided(self, trial_id: int) -> None:
+        self.acts.append(("trial_voided", trial_id))
+
+    def request_stop(self, mode: str, author: str, reason: str) -> None:
+        self.acts.append(("request_stop", mode, author, reason))
+
+    def apply_settings(self) -> None:
+        self.acts.append(("apply_settings",))
+
+    def effective(self, key: str) -> KnobValue:
+        return self.values[key]
+
+    async def submit(self, author: str) -> SubmitResult:
+        self.acts.append(("submit", author))
+        return self.result
+
+    def health(self) -> dict[str, Any]:
+        return {"degraded": ""}
+
+    def said(self, act: str) -> list[tuple[Any, ...]]:
+        return [entry[1:] for entry in self.acts if entry[0] == act]
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Rig:
+    state_dir: Path
+    capture: pytest.CaptureFixture[str]
+    control: RecordingControl = field(default_factory=RecordingControl)
+
+    @property
+    def ledger(self) -> Path:
+        return self.state_dir / "ledger.db"
+
+    @property
+    def socket(self) -> Path:
+        return self.state_dir / "control.sock"
+
+    @contextmanager
+    def sql(self) -> Iterator[sqlite3.Connection]:
+        """A writing connection, to bring the ledger into a state."""
+        connection = connect(self.ledger, mode="rw")
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def begin_life(self, c: sqlite3.Connection, **over: Any) -> int:
+        """A daemon life whose process is this one, begun a minute ago."""
+        at_ms = now_ms() - 60_000
+        own: dict[str, Any] = {
+            "pid": os.getpid(),
+            "pid_start_ticks": start_ticks(os.getpid()),
+            "host": socket.gethostname(),
+            "boot_id": SystemClock().boot_id,
+            "version": "0.1.0",
+            "now_ms": at_ms,
+        }
+        run_id = begin_run(c, **{**own, **over})
+        mark_ready(c, now_ms=at_ms)
+        return run_id
+
+    def observe_all(self, c: sqlite3.Connection, **over: Any) -> None:
+        """What a healthy daemon says all the time."""
+        values: dict[str, Any] = {
+            "engine": {"ok": True, "detail": "", "server_version": "20.10.24", "ncpu": 2, "memory_mb": 4096},
+            "disk": [{"path": "/var/lib/marathond", "free_bytes": 71, "total_bytes": 100}],
+            "limits": dict(self.control.values),
+            "waiting": [],
+        }
+        for key, value in {**values, **over}.items():
+            settings.observe(c, key, value, now_ms=now_ms())
+
+    def run(self, *argv: str) -> Answer:
+        """marathonctl in this process."""
+        self.capture.readouterr()
+        code = ctl.run(list(argv))
+        said = self.capture.readouterr()
+        return Answer(code, said.out, said.err)
+
+    def ask(self, *argv: str) -> str:
+        """A command that succeeds without a word on stderr; its output."""
+        answer = self.run(*argv)
+        assert (answer.code, answer.err) == (0, ""), answer
+        return answer.out
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """The control server in a thread of its own, over the newest life of the ledger."""
+        with self.sql() as c:
+            run_id = c.execute("SELECT max(run_id) FROM run").fetchone()[0]
+        with anyio.from_thread.start_blocking_portal("asyncio") as portal:
+            ended, started = portal.start_task(self._serve, run_id)
+            assert started is None
+            try:
+                yield
+            finally:
+                portal.call(self._stop.set)
+                ended.result(timeout=20)
+
+    async def _serve(self, run_id: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        self._stop = anyio.Event()
+        async with await SqliteLedger.open(self.ledger, run_id=run_id) as ledger:
+            commands = Commands(ledger, self.control, SystemClock())
+            server = ControlServer(self.socket, commands.handle, deadline_s=commands.deadline_s)
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(server.serve)
+                task_status.started()
+                await self._stop.wait()
+                while server.callers:
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+
+
+def make_ledger(path: Path) -> None:
+    create(path, host=socket.gethostname(), now_ms=now_ms())
+
+
+def subprocess_run(argv: list[str], environ: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """marathonctl as a program of its own, without a terminal."""
+    command = [sys.executable, "-m", "marathond.cli.ctl", *argv]
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **options
+    )
