@@ -578,14 +578,7 @@ CREATE TRIGGER voided_needs_void BEFORE INSERT ON trial_event WHEN NEW.to_state 
     AND NOT EXISTS (SELECT 1 FROM void WHERE trial_id = NEW.trial_id AND undone_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'voided_needs_void'); END;
 
-CREATE TRIGGER unvoided_only_without_later_trial BEFORE INSERT ON trial_event WHEN NEW.event = 'unvoided' AND EXISTS
-    (SELECT 1 FROM trial t JOIN trial later ON later.cell_id = t.cell_id AND later.attempt > t.attempt WHERE t.trial_id = NEW.trial_id)
-BEGIN SELECT RAISE(ABORT, 'unvoided_only_without_later_trial'); END;
-
-CREATE TRIGGER unvoided_returns_to_what_it_was BEFORE INSERT ON trial_event WHEN NEW.event = 'unvoided' AND NEW.to_state IS NOT
-    (SELECT from_state FROM void WHERE trial_id = NEW.trial_id ORDER BY void_id DESC LIMIT 1)
-BEGIN SELECT RAISE(ABORT, 'unvoided_returns_to_what_it_was'); END;
-
+-- A void that is undone moves its trial itself (below), to where it came from and only without a later trial.
 CREATE TRIGGER unvoided_needs_undone_void BEFORE INSERT ON trial_event WHEN NEW.event = 'unvoided'
     AND EXISTS (SELECT 1 FROM void WHERE trial_id = NEW.trial_id AND undone_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'unvoided_needs_undone_void'); END;

@@ -42,6 +42,9 @@ UNIQUE_RULES: dict[str, str] = {
 }
 """Columns as SQLite prints them → the constraint's or index's name."""
 
+SQLITE_CONSTRAINT_DATATYPE = 3091
+"""A value of the wrong type in a STRICT table; Python 3.11 has no name for it yet."""
+
 
 class RuleBroken(MarathonError):
     """The ledger refused an illegal state.
@@ -69,7 +72,7 @@ def rule_of(exc: sqlite3.IntegrityError) -> str:
         return "foreign_key"
     if name == "SQLITE_CONSTRAINT_NOTNULL":
         return f"{subject}_not_null"
-    if name == "SQLITE_CONSTRAINT_DATATYPE":
+    if exc.sqlite_errorcode == SQLITE_CONSTRAINT_DATATYPE:
         return "column_type"
     return name.lower()
 
