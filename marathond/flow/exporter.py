@@ -22,6 +22,7 @@ from marathond.ledger.verbs.context import cell_context
 from marathond.tasks.artifacts import export_tree
 from marathond.tasks.atomic import write_atomic
 from marathond.tasks.layout import TrialLine, job_documents, line_of, trial_documents, trial_folder
+from marathond.tasks.paths import translate
 
 TICK_S = 15.0
 BATCH = 20
@@ -122,6 +123,10 @@ class Exporter:
 
     @staticmethod
     def _write(folder: Path, documents: dict[str, bytes]) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise translate(str(folder), error) from error
         for name, data in documents.items():
             write_atomic(folder / name, data)
 
