@@ -59,7 +59,8 @@ def show_doubts(rows: Sequence[Doubt], where: Screen, now_ms: int, *, as_json: b
         Column("arm", least=8),
         Column("why"),
         Column("for", right=True),
-        Column("reward"),
+        Column("reward", right=True),
+        Column("detail", least=10),
     )
     body = [
         (

@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from marathond.cli.client import CallFailed
 from marathond.cli.output import note
-from marathond.core.model import trial_label
+from marathond.cli.reader import check_trial, reading
+from marathond.core.model import LIVE_STATES, TrialState, trial_label
 from marathond.core.text import printable
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
@@ -29,6 +30,27 @@ CHUNK = 1 << 16
 _BLANK = "\u2800"
 LINE_MAX = 1 << 16
 """Characters of one line on a terminal; into a pipe go the bytes as they are."""
+
+
+def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_it: bool) -> None:
+    """The whole command.  Following ends with the phase that writes the file."""
+    with reading(ledger) as connection:
+        check_trial(connection, trial_id)
+        row = connection.execute(
+            """SELECT out_dir, folder FROM trial JOIN cell USING (cell_id) JOIN campaign USING (campaign_id)
+               LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
+            (trial_id,),
+        ).fetchone()
+    export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
+    path = log_file(state_dir, export, trial_id, verifier=verifier)
+    writing = LIVE_STATES if verifier else LIVE_STATES - {TrialState.VERIFYING}
+
+    def goes_on() -> bool:
+        with reading(ledger) as connection:
+            state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
+        return state[0] in writing
+
+    show(path, goes_on if follow_it else None)
 
 
 def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool) -> Path:

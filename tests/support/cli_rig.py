@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.from_thread
 import pytest
+from structlog.testing import capture_logs
 
 from marathond.cli import ctl
 from marathond.cli.reader import start_ticks
@@ -144,7 +145,7 @@ class Rig:
         """The control server in a thread of its own, over the newest life of the ledger."""
         with self.sql() as c:
             run_id = c.execute("SELECT max(run_id) FROM run").fetchone()[0]
-        with anyio.from_thread.start_blocking_portal("asyncio") as portal:
+        with capture_logs(), anyio.from_thread.start_blocking_portal("asyncio") as portal:
             ended, started = portal.start_task(self._serve, run_id)
             assert started is None
             try:

@@ -1,0 +1,104 @@
+"""The frame of ``marathonctl``'s grammar: the typer application, the global options and the types that commands share.
+
+Owns what every sub-command needs.  The sub-commands register themselves from :mod:`commands_look`, :mod:`commands_decide` and
+:mod:`commands_keep`; what they do lies in modules of their own, imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from marathond import __version__
+from marathond.cli import config_cmds
+from marathond.cli.output import say
+from marathond.core.paths import ENV_CONFIG
+
+if TYPE_CHECKING:
+    from marathond.cli.locate import Located
+    from marathond.cli.mutate import Mutation
+    from marathond.service.settings import Settings
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+ledger_app = typer.Typer(
+    help="The ledger file itself: adopt a copy, check, back up.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(config_cmds.app, name="config")
+
+Trials = Annotated[list[str] | None, typer.Argument(metavar="[TRIAL]...", help="Trials, such as t0871.")]
+Trial = Annotated[str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the decision and your name.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Campaign = Annotated[str | None, typer.Option("--campaign", help="A campaign by name; by default the newest.")]
+Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.")]
+TaskName = Annotated[str | None, typer.Option("--task", help="Only of this task.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What the global options settle for every sub-command."""
+
+    config: Path | None
+
+    def located(self) -> Located:
+        from marathond.cli.locate import locate
+
+        return locate(self.config)
+
+    def settings(self) -> Settings:
+        from marathond.service.settings import load
+
+        return load(self.config)
+
+
+def settled(ctx: typer.Context) -> Settled:
+    found = ctx.find_object(Settled)
+    assert found is not None
+    return found
+
+
+def finish(code: int) -> None:
+    """End the command with ``code``; 0 goes on to its ordinary end."""
+    if code:
+        raise typer.Exit(int(code))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def ask(ctx: typer.Context, mutation: Mutation, **args: Any) -> None:
+    """Send one request to the daemon; arguments that were not given are left out."""
+    given = {key: value for key, value in args.items() if value not in (None, False, [])}
+    finish(mutation(settled(ctx).located().paths.control_socket, given))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"marathonctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file; by default the usual places.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Look at, steer and question marathond.
+
+    Exit status: 0 healthy, 1 degraded or failed, 2 usage, 3 daemon down, 4 cannot see, 75 busy.
+    """
+    ctx.obj = Settled(config)
+    if config is not None and ctx.invoked_subcommand == "config":
+        os.environ[ENV_CONFIG] = str(config)  # these commands find the file by themselves

@@ -1,0 +1,215 @@
+"""Sub-commands by which a person decides: void, unvoid, review, retry, unpark, pause, resume, drain, stop, submit, set, ack.
+
+Owns their arguments and help; the daemon carries them out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, now_ms, settled
+from marathond.cli.client import CallFailed
+from marathond.cli.output import screen
+from marathond.service.protocol import Exit
+
+
+@app.command()
+def void(
+    ctx: typer.Context,
+    reason: Reason,
+    trials: Trials = None,
+    code: Annotated[str, typer.Option("--code", help="operator, provider, or another void code.")] = "operator",
+    pair: Annotated[bool, typer.Option("--pair", help="With every standing trial of the same task and replicate.")] = False,
+    arm: Arm = None,
+    task: TaskName = None,
+    replicate: Annotated[int | None, typer.Option("--replicate", min=1, help="Only of this replicate.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Only begun since: 90m, 2h, 1d or an ISO-8601 time.")] = None,
+    campaign: Campaign = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be voided.")] = False,
+) -> None:
+    """Withdraw trials: infrastructure made them meaningless.  Their cells run again; rows, scores and artifacts are kept."""
+    from marathond.cli import mutate
+    from marathond.cli.reader import trial_number
+
+    ids = [trial_number(text) for text in trials or []]
+    filters = (arm, task, replicate, since)
+    if bool(ids) == any(value is not None for value in filters):
+        raise CallFailed("void: name trials, or give filters (--arm, --task, --replicate, --since); not both", Exit.USAGE)
+    since_ms = None if since is None else mutate.since(since, now_ms())
+    ask(
+        ctx,
+        mutate.void,
+        trials=ids,
+        reason=reason,
+        code=code,
+        pair=pair,
+        arm=arm,
+        task=task,
+        replicate=replicate,
+        since_ms=since_ms,
+        campaign=campaign,
+        dry_run=dry_run,
+    )
+
+
+@app.command()
+def unvoid(
+    ctx: typer.Context,
+    reason: Reason,
+    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]")] = None,
+    block: Annotated[str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.")] = None,
+    batch: Annotated[str | None, typer.Option("--batch", help="Everything that was voided in one go.")] = None,
+) -> None:
+    """Take voids back, where the cell has no later trial."""
+    from marathond.cli import mutate
+    from marathond.cli.reader import number_of, trial_number
+
+    if sum(value is not None for value in (trial, block, batch)) != 1:
+        raise CallFailed("unvoid: give one of TRIAL, --block, --batch", Exit.USAGE)
+    ask(
+        ctx,
+        mutate.unvoid,
+        trial=None if trial is None else trial_number(trial),
+        block=None if block is None else number_of(block, "b", "a block such as b0174"),
+        batch=batch,
+        reason=reason,
+    )
+
+
+@app.command()
+def review(
+    ctx: typer.Context,
+    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="Without it: the list of open reviews.")] = None,
+    accept: Annotated[bool, typer.Option("--accept", help="It counts, with --reward.")] = False,
+    void: Annotated[bool, typer.Option("--void", help="It does not count; its cell runs again.")] = False,
+    reward: Annotated[float | None, typer.Option("--reward", min=0, max=1, help="The reward you read from the evidence.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the decision and your name.")] = None,
+    campaign: Campaign = None,
+    as_json: Json = False,
+) -> None:
+    """Doubtful trials: list them, or decide one."""
+    from marathond.cli import lists, mutate
+    from marathond.cli.reader import campaign_id, reading, trial_number
+
+    if trial is None or trial == "list":
+        if accept or void:
+            raise CallFailed("review: name the trial to decide", Exit.USAGE)
+        with reading(settled(ctx).located().paths.ledger) as connection:
+            chosen = None if campaign is None else campaign_id(connection, campaign)
+            rows = lists.doubts(connection, None if chosen is None else chosen[0])
+        lists.show_doubts(rows, screen(), now_ms(), as_json=as_json)
+        return
+    if accept == void or reason is None:
+        raise CallFailed("review: give --accept --reward R or --void, and --reason", Exit.USAGE)
+    ask(ctx, mutate.review, trial=trial_number(trial), accept=accept, reward=reward, reason=reason)
+
+
+@app.command()
+def retry(ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")], reason: Reason) -> None:
+    """Open a parked cell again.  A done one is refused: void it first."""
+    from marathond.cli import mutate
+    from marathond.cli.reader import number_of, trial_number
+
+    if which[:1].lower() == "c":
+        ask(ctx, mutate.retry, cell=number_of(which, "c", "a cell such as c0012"), reason=reason)
+    else:
+        ask(ctx, mutate.retry, trial=trial_number(which), reason=reason)
+
+
+@app.command()
+def unpark(
+    ctx: typer.Context,
+    reason: Reason,
+    cell: Annotated[str | None, typer.Argument(metavar="[CELL]", help="A cell, such as c0012.")] = None,
+    task: TaskName = None,
+    arm: Arm = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every parked cell of the campaign.")] = False,
+    campaign: Campaign = None,
+) -> None:
+    """Open parked cells again; their passes start anew."""
+    from marathond.cli import mutate
+    from marathond.cli.reader import number_of
+
+    number = None if cell is None else number_of(cell, "c", "a cell such as c0012")
+    ask(ctx, mutate.unpark, cell=number, task=task, arm=arm, all=everything, campaign=campaign, reason=reason)
+
+
+@app.command()
+def pause(ctx: typer.Context, reason: Reason) -> None:
+    """Start nothing new; what runs goes on."""
+    from marathond.cli import mutate
+
+    ask(ctx, mutate.pause, reason=reason)
+
+
+@app.command()
+def resume(ctx: typer.Context, reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None) -> None:
+    """Open admission again, whatever closed it."""
+    from marathond.cli import mutate
+
+    ask(ctx, mutate.resume, reason=reason)
+
+
+@app.command()
+def drain(ctx: typer.Context, reason: Reason) -> None:
+    """Start nothing new; marathond ends with the last running trial."""
+    from marathond.cli import mutate
+
+    ask(ctx, mutate.drain, reason=reason)
+
+
+@app.command()
+def stop(
+    ctx: typer.Context,
+    now: Annotated[bool, typer.Option("--now", help="Void what runs (stop_now) and tear it down; needs --reason.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the ledger.")] = None,
+) -> None:
+    """End marathond within seconds; running agents go on until the next start takes them over."""
+    from marathond.cli import mutate
+
+    if now and reason is None:
+        raise CallFailed("stop: --now needs --reason: it voids what runs", Exit.USAGE)
+    ask(ctx, mutate.stop, now=now, reason=reason or "marathonctl stop")
+
+
+@app.command()
+def submit(ctx: typer.Context) -> None:
+    """Let the daemon read its configuration again and add what is new: arms, tasks, replicates."""
+    from marathond.cli import mutate
+
+    ask(ctx, mutate.submit)
+
+
+@app.command(name="set")
+def set_command(
+    ctx: typer.Context,
+    setting: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as concurrency=8; VALUE default: back to the configuration.")],
+    reason: Reason,
+) -> None:
+    """Turn an operational knob while trials run.  Lowering never ends a running trial."""
+    from marathond.cli import mutate
+    from marathond.service.knobs import find_knob, parse_setting
+
+    key, sign, value = setting.partition("=")
+    if not sign or not key or not value:
+        raise CallFailed(f"set {setting}: must be KEY=VALUE, such as concurrency=8", Exit.USAGE)
+    # Checked here, too, for a clear word without a daemon.
+    name = find_knob(key.strip()).key
+    if value.strip() != "default":
+        parse_setting(name, value)
+    ask(ctx, mutate.set_knob, key=name, value=value.strip(), reason=reason)
+
+
+@app.command()
+def ack(
+    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")], reason: Reason
+) -> None:
+    """Acknowledge a finding: it is still true, and you know it."""
+    from marathond.cli import mutate
+
+    if which.isdigit():
+        ask(ctx, mutate.ack, finding=int(which), reason=reason)
+    else:
+        ask(ctx, mutate.ack, code=which, reason=reason)

@@ -1,0 +1,185 @@
+"""Sub-commands that only look: status, show, logs, exec, pool, findings, sql, wait, plan.
+
+Owns their arguments and help.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, settled
+from marathond.cli.client import CallFailed
+from marathond.cli.output import print_json, screen
+from marathond.core.errors import ConfigError
+from marathond.service.protocol import Exit
+
+
+@app.command(name="status")
+def status_command(
+    ctx: typer.Context,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds.")] = False,
+    campaign: Campaign = None,
+) -> None:
+    """Is it running, what is it waiting for, when will it be done.
+
+    Works without the daemon and without write permission.  Exit status: 0 healthy, 1 degraded, 3 daemon down, 4 something is unknown.
+    """
+    from marathond.cli import status
+
+    finish(status.run(status.Options(settled(ctx).config, campaign, as_json, watch)))
+
+
+@app.command()
+def show(ctx: typer.Context, trial: Trial, as_json: Json = False) -> None:
+    """Everything about one trial, and where each value came from."""
+    from marathond.cli import show as view
+    from marathond.cli.reader import reading, trial_number
+
+    paths = settled(ctx).located().paths
+    with reading(paths.ledger) as connection:
+        found = view.find(connection, trial_number(trial))
+    if as_json:
+        print_json(view.as_json(found))
+    else:
+        view.print_trial(found, paths.state_dir, now_ms())
+
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    trial: Trial,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the trial's phase is over.")] = False,
+    verifier: Annotated[bool, typer.Option("--verifier", help="The verifier's output instead of the agent's.")] = False,
+) -> None:
+    """What a trial's agent (or verifier) wrote."""
+    from marathond.cli import logs as view
+    from marathond.cli.reader import trial_number
+
+    paths = settled(ctx).located().paths
+    view.run(paths.ledger, paths.state_dir, trial_number(trial), verifier=verifier, follow_it=follow)
+
+
+@app.command(name="exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def exec_command(
+    ctx: typer.Context,
+    trial: Trial,
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="The command and its arguments.")],
+    user: Annotated[str | None, typer.Option("--user", "-u", help="Another user than the arm's.")] = None,
+) -> None:
+    """Run a command in a trial's container, with its arm's variables, user and folder.  Exit status: the command's."""
+    from marathond.cli import exec as runner
+    from marathond.cli.reader import check_trial, reading, trial_number
+
+    settings = settled(ctx).settings()
+    number = trial_number(trial)
+    with reading(settings.daemon.ledger) as connection:
+        check_trial(connection, number)
+        context, container_id = runner.container_of(connection, number)
+    argv = command[1:] if command[0] == "--" else command
+    finish(runner.run(context, container_id, argv, engine_url=settings.engine.url, user=user))
+
+
+@app.command()
+def pool(
+    ctx: typer.Context,
+    foreign: Annotated[bool, typer.Option("--foreign", help="List others' networks, with a command that removes each.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Networks: capacity, ours, leaked, others'.  Exit status: 4 when the capacity is unknown."""
+    from marathond.cli import pool as view
+    from marathond.cli.reader import reading
+
+    chosen = settled(ctx)
+    try:
+        url = chosen.settings().engine.url
+    except ConfigError:
+        url = None  # the commands then go to whatever the person's docker talks to
+    with reading(chosen.located().paths.ledger) as connection:
+        report = view.gather(connection, url, now_ms())
+    if as_json:
+        print_json(view.as_json(report))
+    else:
+        view.show(report, screen(), now_ms(), foreign=foreign)
+    finish(Exit.BLIND if view.blind(report) else Exit.OK)
+
+
+@app.command()
+def findings(ctx: typer.Context, as_json: Json = False) -> None:
+    """What a person must know, worst first.  Exit status: 1 when an error is not acknowledged."""
+    from marathond.cli import lists
+    from marathond.cli.reader import reading
+
+    with reading(settled(ctx).located().paths.ledger) as connection:
+        rows = lists.findings(connection)
+    lists.show_findings(rows, screen(), now_ms(), as_json=as_json)
+    finish(Exit.FAILED if lists.unacknowledged_alarm(rows) else Exit.OK)
+
+
+@app.command()
+def sql(
+    ctx: typer.Context,
+    statement: Annotated[str, typer.Argument(help="One reading statement; - reads it from stdin.")],
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds.")] = 60.0,
+) -> None:
+    """Question the ledger; views: v_cell v_trial v_event v_arm v_pair v_pool v_void v_finding."""
+    import sys
+    from contextlib import closing
+
+    from marathond.cli import sql as view
+    from marathond.ledger.open import house_errors, open_readonly
+
+    if as_json and as_csv:
+        raise CallFailed("sql: --json or --csv, not both", Exit.USAGE)
+    text = sys.stdin.read(1 << 20) if statement == "-" else statement
+    ledger = settled(ctx).located().paths.ledger
+    with closing(open_readonly(ledger)) as connection, house_errors(ledger):
+        names, rows = view.query(connection, text, timeout_s=timeout)
+        view.print_rows(names, rows, "json" if as_json else "csv" if as_csv else "table", screen())
+
+
+@app.command(name="wait")
+def wait_command(
+    ctx: typer.Context,
+    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="A trial; without it, the whole campaign.")] = None,
+    campaign: Campaign = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds; by default for ever.")] = None,
+) -> None:
+    """Until the campaign is done, or the trial is at rest.
+
+    Exit status: 0 all scored, 1 something is parked, voided or in review, 3 the daemon is down, 75 the time is up.
+    """
+    from marathond.cli import wait
+    from marathond.cli.reader import trial_number
+
+    paths = settled(ctx).located().paths
+    number = None if trial is None else trial_number(trial)
+    look = (lambda c: wait.campaign_outcome(c, campaign)) if number is None else (lambda c: wait.trial_outcome(c, number))
+    finish(wait.wait(paths.ledger, paths.control_socket, look, timeout))
+
+
+@app.command()
+def plan(
+    ctx: typer.Context,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What the configuration would run: cells, order, hours, networks, what parks and why.  Records nothing.
+
+    Exit status: 1 when something parks, 4 when the engine's host cannot be asked.
+    """
+    from marathond.cli import plan as view
+
+    settings = settled(ctx).settings()
+    engine = view.ask_engine(settings)
+    made = view.make_plan(settings, os.environ, engine)
+    if as_json:
+        print_json(view.as_json(made))
+    else:
+        view.show(made, screen(), all_cells=cells)
+    finish(Exit.FAILED if made.parked_cells else Exit.BLIND if isinstance(engine, str) else Exit.OK)

@@ -1,0 +1,262 @@
+"""What a person decides, from the command line through the real socket and handlers into a real ledger."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marathond.cli.client import CallFailed, call
+from marathond.ledger.verbs import findings, parks
+from tests.support import ledgers as have
+from tests.support.cli_rig import Rig, make_ledger, now_ms
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+WHY = ("--reason", "provider outage 02:10-02:40")
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Rig]:
+    """t0001 zstd/plain scored, t0002 zstd/goal running, c0003 rust/plain parked, c0004 rust/goal open; a server that answers."""
+    folder = Path(tempfile.mkdtemp(prefix="mc"))
+    for name in [name for name in os.environ if name.startswith("MARATHOND_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
+    monkeypatch.chdir(folder)
+    rig = Rig(folder, capsys)
+    make_ledger(rig.ledger)
+    with rig.sql() as c:
+        have.fill(c)
+        have.let_go(c, have.bring_to(c, have.cell(c, "zstd", "plain"), "scored"))
+        have.bring_to(c, have.cell(c, "zstd", "goal"), "running", now_ms=now_ms())
+        parks.park_cell(c, have.cell(c, "rust", "plain"), code="passes_exhausted", detail="3 of 3", author="daemon", now_ms=now_ms())
+        rig.begin_life(c)
+    with rig.serving():
+        yield rig
+    shutil.rmtree(folder)
+
+
+def one(rig: Rig, sql: str) -> Any:
+    with rig.sql() as c:
+        return c.execute(sql).fetchone()[0]
+
+
+def test_void_and_again(rig: Rig) -> None:
+    said = rig.ask("void", "t0001", *WHY, "--code", "provider")
+    assert said.splitlines() == [
+        "voided t0001 (plain, score was known)",
+        "  1 cell open again · undo: marathonctl unvoid t0001 --reason …",
+    ]
+    with rig.sql() as c:
+        row = c.execute("SELECT author, reason, code, decided_by, score_was_known FROM void").fetchone()
+        assert tuple(row) == (ME, "provider outage 02:10-02:40", "provider", "operator", 1)
+    again = rig.ask("void", "t0001", "--reason", "another reason")
+    assert again.startswith(f"t0001 already voided by {ME} at ") and again.endswith("Z: provider outage 02:10-02:40\n")
+    assert one(rig, "SELECT count(*) FROM void") == 1
+    assert rig.control.said("trial_voided") == []
+
+
+def test_a08_pair_voids_both_sides_and_the_running_one_is_torn_down(rig: Rig) -> None:
+    said = rig.ask("void", "t0001", "--pair", *WHY)
+    assert said.splitlines()[0] == "voided t0001 (plain, score was known) and its block: t0002 goal"
+    assert said.splitlines()[-1] == "  1 cell open again · undo: marathonctl unvoid --block b0001 --reason …"
+    assert rig.control.said("trial_voided") == [(2,)] and rig.control.said("wake")
+    undone = rig.run("unvoid", "--block", "b0001", "--reason", "wrong block")
+    assert undone.code == 1  # one comes back, the one that was running cannot
+    assert undone.out.splitlines() == [
+        "t0001 (plain) is scored again",
+        "t0002 left as it is: it was running when it was voided: there is no result to come back to",
+    ]
+
+
+def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
+    said = rig.ask("void", "--arm", "goal", "--dry-run", *WHY)
+    assert said.splitlines() == ["would void 1 trial; nothing was changed", "  t0002  goal  zstd  replicate 1  running"]
+    assert one(rig, "SELECT count(*) FROM void") == 0
+    assert rig.ask("void", "--task", "rust", *WHY) == "no trial meets these filters; nothing was changed\n"
+    assert "voided t0002 (goal, score unknown)" in rig.ask("void", "--since", "1h", *WHY)
+    batch = one(rig, "SELECT batch FROM void")
+    assert rig.run("unvoid", "--batch", batch, "--reason", "no").code == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["void", "t0009", *WHY], 1, "no trial t0009 in this ledger (last is t0002)"),
+        (["void", "t0001", *WHY, "--code", "bad_luck"], 1, "--code bad_luck: unknown; known are"),
+        (["void", *WHY], 2, "void: name trials, or give filters"),
+        (["void", "t0001", "--arm", "goal", *WHY], 2, "void: name trials, or give filters"),
+        (["void", "--arm", "gaol", *WHY], 1, "no arm gaol in this campaign; there are: plain, goal"),
+        (["void", "--arm", "goal", "--campaign", "y", *WHY], 1, "no campaign y in this ledger"),
+        (["void", "--since", "yesterday", *WHY], 2, "--since 'yesterday': must be such as 90m"),
+        (["void", "t0001", "--reason", " \x1b[2J "], 2, "reason: is needed"),
+        (["unvoid", "t0001", "t0002"], 2, ""),
+        (["unvoid", *WHY], 2, "unvoid: give one of"),
+        (["unvoid", "--block", "b0099", *WHY], 1, "no block b0099 in this ledger"),
+        (["unvoid", "--batch", "zzz", *WHY], 1, "no batch zzz of voids in this ledger"),
+        (["retry", "t0001", *WHY], 1, "t0001 counts for this cell: void it first"),
+        (["retry", "c0099", *WHY], 1, "no cell c0099 in this ledger"),
+        (["unpark", *WHY], 2, "exactly one of these is needed"),
+        (["unpark", "--task", "no", *WHY], 1, "no task no in this campaign; there are: "),
+        (["review", "t0001", "--accept", "--reward", "1", *WHY], 1, "t0001 is not in review but scored"),
+        (["review", "t0001", "--accept", "--void", *WHY], 2, "review: give --accept"),
+        (["review", "t0001", "--accept", "--reward", "2", *WHY], 2, ""),
+        (["ack", "7", *WHY], 1, "no open finding 7; open are: none"),
+        (["set", "concurrency", *WHY], 2, "must be KEY=VALUE"),
+        (["set", "concurency=8", *WHY], 2, "did you mean concurrency?"),
+        (["set", "concurrency=0", *WHY], 2, "must be at least 1"),
+        (["set", "order=alphabetical", *WHY], 2, "must be one of replicate-major"),
+        (["stop", "--now"], 2, "stop: --now needs --reason"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_changes_nothing(rig: Rig, argv: list[str], code: int, words: str) -> None:
+    with rig.sql() as c:
+        before = c.execute(
+            "SELECT (SELECT count(*) FROM void), (SELECT count(*) FROM setting_change), (SELECT count(*) FROM score)"
+        ).fetchone()
+        answer = rig.run(*argv)
+        after = c.execute(
+            "SELECT (SELECT count(*) FROM void), (SELECT count(*) FROM setting_change), (SELECT count(*) FROM score)"
+        ).fetchone()
+    assert (answer.code, answer.out) == (code, "") and words in answer.err
+    assert "Traceback" not in answer.err and (not words or answer.err.count("\n") == 1)
+    assert tuple(before) == tuple(after) and rig.control.acts == []
+
+
+def test_review_is_listed_and_decided(rig: Rig) -> None:
+    assert rig.ask("review") == "nothing to review\n"
+    with rig.sql() as c:
+        have.let_go(c, have.bring_to(c, have.cell(c, "rust", "goal"), "review"))
+    listed = rig.ask("review", "list").splitlines()
+    assert listed[1].split()[:4] == ["t0003", "rust", "goal", "unreadable"]
+    no_reward = rig.run("review", "t0003", "--accept", *WHY)
+    assert no_reward.code == 1 and "needs --reward" in no_reward.err
+    assert rig.ask("review", "t0003", "--accept", "--reward", "0.5", *WHY) == "t0003 accepted with reward 0.5\n"
+    assert rig.ask("review", "t0003", "--accept", "--reward", "0.5", *WHY).startswith(f"t0003 already accepted by {ME} at ")
+    assert one(rig, "SELECT count(*) FROM score WHERE trial_id = 3") == 1
+    other = rig.run("review", "t0003", "--accept", "--reward", "1", *WHY)
+    assert other.code == 1 and "not in review but scored" in other.err
+
+
+def test_a_doubtful_trial_may_be_voided(rig: Rig) -> None:
+    with rig.sql() as c:
+        have.let_go(c, have.bring_to(c, have.cell(c, "rust", "goal"), "review"))
+    assert rig.ask("review", "t0003", "--void", *WHY) == "t0003 voided\n"
+    assert rig.ask("review", "t0003", "--void", *WHY).startswith("t0003 already voided by ")
+    assert one(rig, "SELECT state FROM cell_state WHERE cell_id = (SELECT cell_id FROM trial WHERE trial_id = 3)") == "open"
+
+
+def test_parked_cells_are_opened_again(rig: Rig) -> None:
+    with rig.sql() as c:
+        cell = have.cell(c, "rust", "plain")
+    assert rig.ask("retry", f"c{cell:04d}", *WHY) == f"c{cell:04d} is open again\n"
+    assert rig.ask("retry", f"c{cell:04d}", *WHY) == f"c{cell:04d} is open already\n"
+    assert rig.ask("retry", "t0002", *WHY).endswith("is being run already\n")
+    assert rig.ask("unpark", "--all", *WHY) == "nothing was parked there\n"
+    with rig.sql() as c:
+        parks.park_cell(c, cell, code="passes_exhausted", detail="3 of 3", author="daemon", now_ms=now_ms())
+    assert rig.ask("unpark", "--task", "rust", *WHY) == "1 park ended\n"
+
+
+def test_pause_resume_drain(rig: Rig) -> None:
+    assert rig.ask("resume") == "admission is open already\n"
+    assert rig.ask("pause", "--reason", "lunch").startswith("paused: nothing new starts")
+    again = rig.ask("pause", "--reason", "other")
+    assert again.startswith(f"already paused by {ME} at ") and again.endswith(": lunch\n")
+    assert rig.ask("drain", "--reason", "upgrade").startswith("draining: ")
+    assert rig.control.said("request_stop") == [("drain", ME, "upgrade")]
+    ended = rig.ask("resume", "--reason", "back").splitlines()
+    assert [line.split()[:2] for line in ended] == [["ended", "pause"], ["ended", "drain"]]
+    assert one(rig, "SELECT count(*) FROM admission_stop WHERE ended_at_ms IS NULL") == 0
+
+
+def test_stop_and_submit_reach_the_daemon(rig: Rig) -> None:
+    assert f"stopping pid {os.getpid()}: running agents go on" in rig.ask("stop")
+    assert "running trials are voided" in rig.ask("stop", "--now", "--reason", "power cut")
+    assert rig.control.said("request_stop") == [("term", ME, "marathonctl stop"), ("now", ME, "power cut")]
+    submitted = rig.run("submit")
+    assert submitted.code == 0 and submitted.out == "submitted: 1 arm added, 4 cells added, 2 cells parked\n" and "v_cell" in submitted.err
+    assert rig.control.said("submit") == [(ME,)]
+
+
+def test_knobs_are_set_once_with_author(rig: Rig) -> None:
+    assert rig.ask("set", "concurrency=8", "--reason", "night") == "admission.concurrency = 8 (was 4)\n"
+    with rig.sql() as c:
+        row = c.execute("SELECT key, old_json, new_json, author, reason FROM setting_change").fetchone()
+    assert tuple(row) == ("admission.concurrency", "4", "8", ME, "night")
+    assert len(rig.control.said("apply_settings")) == 1
+    rig.control.values["admission.concurrency"] = 8
+    assert rig.ask("set", "admission.concurrency=8", "--reason", "night") == "admission.concurrency is 8 already\n"
+    rig.ask("set", "concurrency=default", "--reason", "morning")
+    assert one(rig, "SELECT new_json FROM setting_change ORDER BY change_id DESC LIMIT 1") == "null"
+    assert rig.ask("set", "passes=default", "--reason", "morning") == "admission.passes is 3 already\n"
+    assert one(rig, "SELECT count(*) FROM setting_change") == 2
+
+
+def test_findings_are_acknowledged_by_number_or_code(rig: Rig) -> None:
+    with rig.sql() as c:
+        for subject in ("n1", "n2"):
+            findings.raise_finding(c, code="leak", severity="error", subject=subject, detail="d", campaign_id=None, now_ms=now_ms())
+    assert rig.ask("ack", "1", *WHY) == "1 finding acknowledged\n"
+    both = rig.ask("ack", "leak", *WHY).splitlines()
+    assert both[0].startswith(f"finding 1 leak already acknowledged by {ME} at ") and both[1] == "1 finding acknowledged"
+    assert "healthy" not in rig.run("findings").out and rig.run("findings").code == 0
+
+
+def test_without_a_daemon_changes_are_exit_3_and_stop_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="mc"))
+    monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(folder))
+    monkeypatch.chdir(folder)
+    rig = Rig(folder, capsys)
+    for argv in (
+        ["void", "t1"],
+        ["unvoid", "t1"],
+        ["retry", "t1"],
+        ["unpark", "--all"],
+        ["pause"],
+        ["drain"],
+        ["ack", "1"],
+        ["set", "cap=8"],
+    ):
+        answer = rig.run(*argv, *WHY)
+        assert answer.code == 3 and answer.out == "" and answer.err.startswith("marathonctl: marathond is not running (")
+    assert rig.run("submit").code == 3 and rig.run("resume").code == 3
+    assert rig.ask("stop") == "marathond is not running; nothing to stop\n"
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "words"),
+    [
+        ("explode", {}, "must be one of ping, void"),
+        ("ping", {"x": 1}, "ping: x: unknown argument"),
+        ("void", {"trials": "all", "reason": "x"}, "must be a list"),
+        ("void", {"trials": [True], "reason": "x"}, "must be a list of whole numbers"),
+        ("void", {"trials": [1], "reason": "x" * 1001}, "must be a text of 1 to 1000"),
+        ("void", {"trials": [2**70], "reason": "x"}, "must be a list of whole numbers"),
+        ("void", {"trials": [1], "arm": "plain", "reason": "x"}, "give one or the other"),
+        ("void", {"trials": [1], "pair": "yes", "reason": "x"}, "must be true or false"),
+        ("review", {"trial": 1, "accept": True, "reward": "1", "reason": "x"}, "must be a number"),
+        ("review", {"accept": True, "reason": "x"}, "trial: is needed"),
+        ("review", {"trial": 1, "reward": 1, "reason": "x"}, "belongs to accept"),
+        ("retry", {"trial": 1, "cell": 1, "reason": "x"}, "exactly one"),
+        ("set", {"key": "concurrency", "reason": "x"}, "value: is needed"),
+        ("set", {"key": "cap", "value": "many", "reason": "x"}, "must be a whole number"),
+        ("ack", {"reason": "x"}, "exactly one"),
+    ],
+)
+def test_what_another_program_sends_is_checked_before_a_verb_sees_it(rig: Rig, verb: str, args: dict[str, Any], words: str) -> None:
+    with pytest.raises(CallFailed) as caught:
+        call(rig.socket, verb, args, timeout_s=20)
+    assert words in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_ping_tells_who_answers(rig: Rig) -> None:
+    assert call(rig.socket, "ping", {}, timeout_s=20) == {"version": "0.1.0", "pid": os.getpid(), "health": {"degraded": ""}}
