@@ -16,8 +16,8 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-from marathond.core.errors import MarathonError
 from marathond.core.subnets import Occupied
+from marathond.ports.host import HostUnknown
 
 IP_TIMEOUT_S = 10.0
 
@@ -25,18 +25,6 @@ NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "ocfs2"}
 )
 """Filesystems where SQLite's locks and mmap cannot be trusted; every ``fuse.*`` counts as one, too."""
-
-
-class HostUnknown(MarathonError):
-    """This machine could not be asked.  A caller that needs the answer must say ``unknown``.
-
-    :param what: what was asked (``routes``).
-    :param partial: what could be seen all the same; too little to hand out subnets by.
-    """
-
-    def __init__(self, what: str, detail: str, partial: Sequence[Occupied] = ()) -> None:
-        self.what, self.detail, self.partial = what, detail, tuple(partial)
-        super().__init__(f"{what} of this host are unknown: {detail}")
 
 
 def occupied(ip: Sequence[str] = ("ip",), resolv_conf: Path = Path("/etc/resolv.conf")) -> list[Occupied]:

@@ -16,27 +16,34 @@ from marathond.core.inspection import problems
 from marathond.core.model import Arm, Mount, NetworkPolicy, Task, trial_label
 from marathond.core.subnets import free_subnets
 from marathond.flow.world import World, log
+from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import networks, trials
 from marathond.ledger.verbs.context import TrialContext, TrialLease
 from marathond.ledger.verbs.networks import LeaseRow
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import Agent, RunDir
 from marathond.ports.engine import ContainerInfo, ContainerSpec
+from marathond.ports.host import HostUnknown
 
 QUARANTINE_MS = 600_000
 """How long a subnet that somebody else took is left alone."""
+CONFLICT = 409
 POOL_PAUSE_S = 2.0
 """Between two tries when the pool is full: exhaustion costs waiting, never a trial (fault b01)."""
+
+
+SWAP_REFUSED = frozenset({"network_lease_one_live_per_subnet", "network_lease_within_cap"})
+"""A neighbour leased the same free subnet first, or the cap was lowered meanwhile: waiting, no broken invariant."""
 
 
 async def occupied_subnets(world: World) -> list[str]:
     """Everything that an explicit subnet must not overlap: the host's routes, interfaces and resolvers, the engine's networks."""
     host = [entry.cidr for entry in await world.host.occupied()]
-    return host + [subnet for network in await world.look(world.engine.list_networks) for subnet in network.subnets]
+    return host + [subnet for network in await world.engine.list_networks() for subnet in network.subnets]
 
 
 async def next_subnets(world: World, count: int) -> list[str]:
-    """Up to ``count`` subnets that may be leased now."""
+    """Up to ``count`` subnets that may be leased now.  Raises HostUnknown, EngineError: what is occupied could not be seen."""
     fixed = world.fixed
     taken = await occupied_subnets(world)
     leased = [row.subnet for row in await world.ledger.read(networks.leases, fixed.engine_name) if row.subnet]
@@ -53,44 +60,60 @@ async def network_up(world: World, context: TrialContext) -> str | None:
     labels = world.labels(context.trial_id, context.token)
     while True:
         try:
-            network_id = await world.engine.create_network(lease.network_name, labels, lease.subnet)
-        except SubnetTaken as error:
-            free = await next_subnets(world, 1)
-            if not free:
-                log.warning("subnets_exhausted", trial=trial_label(context.trial_id), range=world.fixed.network_range)
-                await anyio.sleep(POOL_PAUSE_S)
-                continue
-            now_ms = world.clock.wall_ms()
-            lease = await world.ledger.write(
-                networks.swap_lease,
-                lease.lease_id,
-                new_subnet=free[0],
-                quarantine_until_ms=now_ms + QUARANTINE_MS,
-                detail=str(error),
-                now_ms=now_ms,
-            )
-            continue
+            found: str | None = await world.engine.create_network(lease.network_name, labels, lease.subnet)
         except PoolExhausted:
             log.info("pool_full", trial=trial_label(context.trial_id))
             await anyio.sleep(POOL_PAUSE_S)
             continue
         except (EngineTimeout, EngineUnreachable):
-            # Unknown, not undone: the server may have made it.  Names are not unique on 20.10, so look by label and keep the id.
-            found = await world.look(lambda: _network_by_labels(world, labels))
-            if found is None:
-                continue
-            network_id = found
+            # Unknown, not undone: the server may have made it, or may still.  Names are not unique on 20.10: look by label, keep the id.
+            found = await _our_network(world, lease.network_name, labels)
         except EngineError as error:
-            raise GateFailed("network_failed", str(error)) from error
-        await world.ledger.write(networks.network_created, lease.lease_id, network_id=network_id)
-        return network_id
+            # Taken, or the name exists: by our own earlier request, whose answer never came?
+            found = await _our_network(world, lease.network_name, labels)
+            if found is None and not isinstance(error, SubnetTaken):
+                raise GateFailed("network_failed", str(error)) from error
+            if found is None:
+                lease = await _other_subnet(world, context.trial_id, lease, str(error))
+        if found is not None:
+            await world.ledger.write(networks.network_created, lease.lease_id, network_id=found)
+            return found
 
 
-async def _network_by_labels(world: World, labels: dict[str, str]) -> str | None:
-    for network in await world.engine.list_networks():
-        if labels.items() <= network.labels.items():
+async def _our_network(world: World, name: str, labels: dict[str, str]) -> str | None:
+    """The id of the network that this lease's request made, answered or not."""
+    for network in await world.look(world.engine.list_networks):
+        if network.name == name and labels.items() <= network.labels.items():
             return network.id
     return None
+
+
+async def _other_subnet(world: World, trial_id: int, lease: TrialLease | LeaseRow, detail: str) -> TrialLease | LeaseRow:
+    """Quarantine what somebody else took and lease another; the same lease again, after a pause, when there is none now."""
+    try:
+        free = await world.look(lambda: next_subnets(world, 1))
+    except HostUnknown as unknown:
+        log.warning("subnets_unknown", trial=trial_label(trial_id), error=str(unknown))
+        free = []
+    if free:
+        now_ms = world.clock.wall_ms()
+        try:
+            return await world.ledger.write(
+                networks.swap_lease,
+                lease.lease_id,
+                new_subnet=free[0],
+                quarantine_until_ms=now_ms + QUARANTINE_MS,
+                detail=detail,
+                now_ms=now_ms,
+            )
+        except RuleBroken as broken:
+            if broken.rule not in SWAP_REFUSED:
+                raise
+            log.info("swap_refused", trial=trial_label(trial_id), rule=broken.rule)
+    else:
+        log.warning("subnets_exhausted", trial=trial_label(trial_id), range=world.fixed.network_range)
+    await anyio.sleep(POOL_PAUSE_S)
+    return lease
 
 
 def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, agent: Agent, network_id: str | None) -> ContainerSpec:
@@ -144,9 +167,10 @@ async def container_up(world: World, context: TrialContext, task: Task, spec: Co
     container_id = await _create(world, spec)
     await world.ledger.write(trials.container_created, context.trial_id, docker_id=container_id)
     try:
-        await world.engine.start_container(container_id)
+        # Asked again while there is no answer: started already is success, and "not running yet" must not be taken for "failed".
+        await world.look(lambda: world.engine.start_container(container_id))
     except (EngineTimeout, EngineUnreachable):
-        log.warning("start_unknown", trial=trial_label(context.trial_id))
+        raise
     except EngineError as error:
         raise GateFailed("container_failed", str(error)) from error
     info = await world.look(lambda: world.engine.inspect_container(container_id))
@@ -170,7 +194,11 @@ async def _create(world: World, spec: ContainerSpec) -> str:
             code = "image_gone" if "image" in error.detail.lower() else "container_failed"
             raise GateFailed(code, str(error)) from error
         except EngineError as error:
-            raise GateFailed("container_failed", str(error)) from error
+            # The name is taken: by our own earlier request that completed after we had looked?
+            found = await world.look(lambda: world.engine.list_containers(spec.labels)) if error.status == CONFLICT else []
+            if not found:
+                raise GateFailed("container_failed", str(error)) from error
+            return found[0].id
     raise GateFailed("container_failed", f"{spec.name}: three creates in a row had no answer and left nothing")
 
 
