@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict
+from pathlib import Path
 
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from marathond.core.errors import EngineError, LedgerRefused
+from marathond.core.errors import EngineError, EngineUnreachable
 from marathond.core.model import trial_label
 from marathond.core.plan import Host as HostFacts
 from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan
 from marathond.core.subnets import NetworkSubnets, auto_capacity
+from marathond.flow.breaker import Breaker
 from marathond.flow.environment import next_subnets
 from marathond.flow.images import ImageKeeper
 from marathond.flow.trial import run_trial
@@ -23,6 +26,7 @@ from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
 from marathond.ports.engine import LABEL_LEDGER
+from marathond.ports.host import HostUnknown
 
 TICK_S = 5.0
 """At the latest; every end of a trial, image or command rings the bell."""
@@ -39,28 +43,29 @@ class Scheduler:
         self._memory_mb: int | None = None
         self._engine_down = "not asked yet"
         self._engine_seen_ms = -(10**9)
+        self._data_root: Path | None = None
+        self._breaker = Breaker(world)
 
     async def run(self) -> None:
         """For ever.  A ledger that refuses ends it: nothing may be admitted that cannot be written down."""
         while True:
             try:
                 await self.step()
-            except LedgerRefused:
-                raise
             except EngineError as error:
-                # The engine went away in the middle of a step: say so, decide nothing.
-                self._engine_down = str(error)
-                self._engine_seen_ms = -(10**9)
-                log.warning("engine_away", error=str(error))
+                # The engine went away while the plan was carried out: say so, and decide nothing more from what it said before.
+                await self._engine_failed(error)
+            except HostUnknown as unknown:
+                await self._finding("host_unknown", "networks", str(unknown))
             await self.world.wake.wait(TICK_S)
 
     async def step(self) -> int:
         """One look.  Number of cells admitted."""
         world = self.world
+        await self._breaker.look()
         snapshot = await world.ledger.read(admission.snapshot, world.fixed.campaign_id, engine=world.fixed.engine_name, limit=LOOK_AHEAD)
-        if snapshot.open_total:
-            await self._want_images(snapshot)
         host = await self._host(snapshot)
+        if snapshot.open_total and not host.engine_down:
+            await self._want_images(snapshot)
         decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
         admitted = await self._enact(decided) if decided.admissions else 0
         await self._observe(decided, admitted)
@@ -76,10 +81,18 @@ class Scheduler:
                     self.images.want(task)
 
     async def _host(self, snapshot: Snapshot) -> HostFacts:
+        """What the host has.  What cannot be seen is unknown, and nothing that needs it is admitted."""
         await self._ask_engine()
         free = capacity = None
         if not self._engine_down:
-            free, capacity = await self._networks(snapshot)
+            try:
+                free, capacity = await self._networks(snapshot)
+            except EngineError as error:
+                await self._engine_failed(error)
+            except HostUnknown as unknown:
+                await self._finding("host_unknown", "networks", str(unknown))
+            else:
+                await self._over("host_unknown", "networks")
         return HostFacts(self._ncpu, self._memory_mb, free, capacity, await self._disk(), self._engine_down)
 
     async def _ask_engine(self) -> None:
@@ -90,18 +103,27 @@ class Scheduler:
         try:
             info = await self.world.engine.info()
         except EngineError as error:
-            self.world.engine_breaks += 1
-            self._engine_down = str(error)
-            observed: dict[str, object] = {"ok": False, "detail": str(error)}
-        else:
-            self._ncpu, self._memory_mb, self._engine_down = float(info.ncpu), info.memory_bytes >> 20, ""
-            observed = {"ok": True, "detail": "", "server_version": info.server_version, "ncpu": info.ncpu, "memory_mb": self._memory_mb}
+            await self._engine_failed(error)
+            return
+        self._ncpu, self._memory_mb, self._engine_down = float(info.ncpu), info.memory_bytes >> 20, ""
+        self._data_root = Path(info.data_root)
+        observed = {"ok": True, "detail": "", "server_version": info.server_version, "ncpu": info.ncpu, "memory_mb": self._memory_mb}
+        await self.world.ledger.write(settings.observe, "engine", observed, now_ms=self.world.clock.wall_ms())
+
+    async def _engine_failed(self, error: EngineError) -> None:
+        """Admission stops and status says why; the next look asks again at once (fault b10)."""
+        self.world.engine_breaks += isinstance(error, EngineUnreachable)
+        self._engine_down, self._engine_seen_ms = str(error), -(10**9)
+        log.warning("engine_away", error=str(error))
+        observed = {"ok": False, "detail": str(error)}
         await self.world.ledger.write(settings.observe, "engine", observed, now_ms=self.world.clock.wall_ms())
 
     async def _networks(self, snapshot: Snapshot) -> tuple[int | None, int]:
         """Networks that may be leased now, and the capacity they are counted against."""
         world, knobs = self.world, self.world.knobs
         if world.fixed.network_mode == "explicit":
+            if any(cell.needs_network for cell in snapshot.open_cells):
+                await world.host.occupied()  # unknown here is unknown for the plan: nobody gets a subnet that was not checked
             return max(0, knobs.network_cap - snapshot.live_leases), knobs.network_cap
         info, listed = await world.engine.info(), await world.engine.list_networks()
         ours = [NetworkSubnets(n.id, n.labels.get(LABEL_LEDGER) == world.fixed.ledger_id, n.subnets) for n in listed]
@@ -122,32 +144,47 @@ class Scheduler:
         return max(0, free), max(0, capacity)
 
     async def _disk(self) -> str:
-        """The first file system below the floor, in words; empty when all are above it (fault b12)."""
+        """The first file system below the floor or out of sight, in words; empty when all are above it (fault b12)."""
         world, low, seen = self.world, "", []
-        for path in (world.fixed.run_root, world.fixed.out_dir):
-            disk = await world.host.disk(path)
-            seen.append(asdict(disk))
-            share = 100 * disk.free_bytes / disk.total_bytes
+        for path in await self._watched():
             subject = str(path)
+            try:
+                disk = await world.host.disk(path)
+            except HostUnknown as unknown:
+                low = low or f"{path}: unknown ({unknown})"
+                await self._finding("disk_low", subject, f"unknown, so nothing is admitted: {unknown}")
+                continue
+            seen.append(asdict(disk))
+            share = 100 * disk.free_bytes / max(disk.total_bytes, 1)
             if disk.free_bytes < world.knobs.disk_floor_bytes or share < world.knobs.disk_floor_percent:
                 low = low or f"{path}: {disk.free_bytes >> 20} MB free ({share:.1f} %)"
                 await self._finding("disk_low", subject, f"below the floor: {disk.free_bytes >> 20} MB free ({share:.1f} %)")
             else:
-                await world.ledger.write(findings.close_finding, code="disk_low", subject=subject, now_ms=world.clock.wall_ms())
+                await self._over("disk_low", subject)
         await world.ledger.write(settings.observe, "disk", seen, now_ms=world.clock.wall_ms())
         return low
+
+    async def _watched(self) -> list[Path]:
+        """Ours, and the engine's own folder where it lies on this host: builds and containers fill that one."""
+        paths = [self.world.fixed.run_root, self.world.fixed.out_dir]
+        if self._data_root is not None and await to_thread.run_sync(self._data_root.is_dir):
+            paths.append(self._data_root)
+        return paths
 
     async def _enact(self, decided: Plan) -> int:
         """Each admission is one transaction: claim, trial and lease together, or nothing (fault b01)."""
         world = self.world
         wanted = sum(cell.needs_network for cell in decided.admissions)
         explicit = world.fixed.network_mode == "explicit"
-        subnets = iter(await next_subnets(world, wanted) if explicit and wanted else [])
-        admitted = 0
+        found = await next_subnets(world, wanted) if explicit and wanted else []
+        if explicit and len(found) < wanted:
+            await self._finding("subnets_exhausted", world.fixed.network_range, "no free subnet is left in network.range")
+        elif found:
+            await self._over("subnets_exhausted", world.fixed.network_range)
+        subnets, admitted = iter(found), 0
         for cell in decided.admissions:
             subnet = next(subnets, None) if explicit and cell.needs_network else None
             if explicit and cell.needs_network and subnet is None:
-                await self._finding("subnets_exhausted", world.fixed.network_range, "no free subnet is left in network.range")
                 continue
             admitted += await self._admit(cell, subnet)
         return admitted
@@ -187,6 +224,9 @@ class Scheduler:
         if refused:
             waiting.append(asdict(Waiting("NETPOOL", refused, "NETPOOL (no subnet free)")))
         await self.world.ledger.write(settings.observe, "waiting", waiting, now_ms=self.world.clock.wall_ms())
+
+    async def _over(self, code: str, subject: str) -> None:
+        await self.world.ledger.write(findings.close_finding, code=code, subject=subject, now_ms=self.world.clock.wall_ms())
 
     async def _finding(self, code: str, subject: str, detail: str) -> None:
         await self.world.ledger.write(

@@ -1,7 +1,7 @@
 """Finds what should not be there, while running and not only at start.
 
-Owns the retries of failed teardowns, orphans that carry our label and no live claim (fault b06), networks of ours that nobody owns, the
-breaker and the record of other people's networks.  Touches only what carries this ledger's label, by id, and never by a prune filter.
+Owns the retries of failed teardowns, orphans that carry our label and no live claim (fault b06), networks of ours that nobody owns, and
+the record of other people's networks.  Touches only what carries this ledger's label, by id, and never by a prune filter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import anyio
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.flow.teardown import tear_down
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import admission, findings, networks, runs, trials
+from marathond.ledger.verbs import findings, networks, runs, trials
 from marathond.ledger.verbs.networks import NetworkSeen
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, NetworkInfo
 
@@ -47,12 +47,14 @@ class Sweeper:
     async def sweep(self) -> None:
         world = self.world
         await world.ledger.write(runs.mark_seen, now_ms=world.clock.wall_ms())
-        await self.breaker()
         await self._retry_teardowns()
+        # Owners are read before and after the listings: what was torn down in between was listed, and is no orphan.
+        tokens, names = await self._owners()
         containers = await world.engine.list_containers()
         listed = await world.engine.list_networks()
-        await self._orphan_containers(containers)
-        await self._orphan_networks(listed, containers)
+        tokens_now, names_now = await self._owners()
+        await self._orphan_containers(containers, tokens | tokens_now)
+        await self._orphan_networks(listed, containers, names | names_now)
         await self._remember(listed)
 
     async def _retry_teardowns(self) -> None:
@@ -73,10 +75,14 @@ class Sweeper:
                 self._tries[trial_id] += 1
                 self._next_try_ms[trial_id] = now_ms + int(min(2.0 ** self._tries[trial_id], BACKOFF_MAX_S) * 1000)
 
-    async def _orphan_containers(self, containers: Sequence[ContainerInfo]) -> None:
+    async def _owners(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Tokens of live claims, names of leased networks."""
+        leased = await self.world.ledger.read(networks.leases, self.world.fixed.engine_name)
+        return await self.world.ledger.read(trials.live_tokens), frozenset(row.network_name for row in leased)
+
+    async def _orphan_containers(self, containers: Sequence[ContainerInfo], live: frozenset[str]) -> None:
         """Live or dead ones with our label whose claim is not live (fault b06: `sleep infinity` never exits by itself)."""
         world = self.world
-        live = await world.ledger.read(trials.live_tokens)
         for container in containers:
             if container.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or container.labels.get(LABEL_CLAIM) in live:
                 continue
@@ -88,10 +94,9 @@ class Sweeper:
             )
             await self._finding("orphan_container", subject, detail, close=gone)
 
-    async def _orphan_networks(self, listed: Sequence[NetworkInfo], containers: Sequence[ContainerInfo]) -> None:
+    async def _orphan_networks(self, listed: Sequence[NetworkInfo], containers: Sequence[ContainerInfo], owned: frozenset[str]) -> None:
         """Reclaim a network only if it carries our label, no lease owns it, no container names it and it is past the grace period."""
         world = self.world
-        owned = {row.network_name for row in await world.ledger.read(networks.leases, world.fixed.engine_name)}
         used = {container.network_mode for container in containers} | {i for container in containers for i in container.network_ids}
         now_ms = world.clock.wall_ms()
         for network in listed:
@@ -115,29 +120,6 @@ class Sweeper:
             project = next((network.labels[label] for label in PROJECT_LABELS if label in network.labels), "")
             rows.append(NetworkSeen(network.id, network.name, owner, project, ",".join(network.subnets), network.created_ms))
         await world.ledger.write(networks.replace_networks_seen, world.fixed.engine_name, rows, now_ms=world.clock.wall_ms())
-
-    async def breaker(self) -> None:
-        """Closes admission after repeated voids of one code, and opens it again by itself (fault f12)."""
-        world, knobs, now_ms = self.world, self.world.knobs, self.world.clock.wall_ms()
-        for stop in await world.ledger.read(admission.stops):
-            if stop.kind == "breaker":
-                if stop.until_ms is not None and now_ms >= stop.until_ms:
-                    await world.ledger.write(admission.end_stop, "breaker", author="marathond", now_ms=now_ms)
-                    await world.ledger.write(findings.close_finding, code="breaker", subject="admission", now_ms=now_ms)
-                    world.wake.ring()
-                return
-        window_ms = int(knobs.breaker_pause_s * 1000)
-        recent = await world.ledger.read(trials.recent_voids, since_ms=now_ms - window_ms)
-        code, count = next(iter(Counter(code for code, _ in recent).most_common(1)), ("", 0))
-        if count < knobs.breaker_after:
-            return
-        detail = f"{count} x {code} within {knobs.breaker_pause_s:g} s"
-        opened = await world.ledger.write(
-            admission.open_stop, "breaker", detail=detail, author="marathond", until_ms=now_ms + window_ms, now_ms=now_ms
-        )
-        if opened:
-            log.error("breaker", detail=detail)
-            await self._finding("breaker", "admission", f"admission is closed for all arms: {detail}", close=False)
 
     async def _finding(self, code: str, subject: str, detail: str, *, close: bool) -> None:
         world, now_ms = self.world, self.world.clock.wall_ms()

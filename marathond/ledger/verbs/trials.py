@@ -304,15 +304,20 @@ def passes_used(c: sqlite3.Connection, cell_id: int) -> int:
     )
 
 
-class RecentVoid(NamedTuple):
+class VoidSeen(NamedTuple):
+    void_id: int
     code: str
-    at_ms: int
 
 
-def recent_voids(c: sqlite3.Connection, *, since_ms: int) -> list[RecentVoid]:
-    """The daemon's standing voids, oldest first, for the breaker."""
-    sql = "SELECT code, at_ms FROM void WHERE at_ms >= ? AND decided_by = 'daemon' AND undone_at_ms IS NULL ORDER BY void_id"
-    return [RecentVoid(row["code"], row["at_ms"]) for row in c.execute(sql, (since_ms,)).fetchall()]
+def voids_after(c: sqlite3.Connection, void_id: int) -> list[VoidSeen]:
+    """The daemon's standing voids written after that one, for the breaker: by the order of rows, not by the clock (fault e06)."""
+    sql = "SELECT void_id, code FROM void WHERE void_id > ? AND decided_by = 'daemon' AND undone_at_ms IS NULL ORDER BY void_id"
+    return [VoidSeen(row["void_id"], row["code"]) for row in c.execute(sql, (void_id,)).fetchall()]
+
+
+def newest_void(c: sqlite3.Connection) -> int:
+    """0 when there is none."""
+    return int(scalar(c, "SELECT coalesce(max(void_id), 0) FROM void"))
 
 
 def unfinished(c: sqlite3.Connection) -> list[int]:
