@@ -8,6 +8,7 @@ identified by the digest of its build context (fault b14).
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,6 +22,9 @@ from marathond.ports.engine import ImageInfo
 
 LABEL_CONTEXT = "marathond.context"
 RETRY_PAUSE_S = 10.0
+PROXY_S = 3.0
+AWAY_PAUSE_S = 2.0
+"""Before the scheduler may ask again while the engine is away: its bell is rung at once."""
 
 
 def image_tag(name: str, context_digest: str) -> str:
@@ -35,6 +39,7 @@ class ImageKeeper:
         self.world, self.group = world, group
         self._under_way: set[int] = set()
         self._builds = anyio.Semaphore(world.fixed.build_concurrency)
+        self._proxy_named = False
 
     def want(self, task: StoredTask) -> None:
         """Make the image of ``task`` ready in the background; ``world.images`` and the bell tell when."""
@@ -56,13 +61,20 @@ class ImageKeeper:
         for attempt in range(world.fixed.build_retries + 1):
             try:
                 world.images[task.task_id] = await (self._declared(task.data["image"]) if task.data["image"] else self._built(task))
+                if self._proxy_named:
+                    await self._name_dead_proxy()  # something could be had: is it over?
                 return
             except NotFound as error:
                 await self._park(task, "image_missing", f"{task.data['image']}: {error.detail}")
                 return
             except EngineUnreachable:
+                await anyio.sleep(AWAY_PAUSE_S)
                 return  # the scheduler asks again when the engine is back
             except EngineTimeout as error:
+                # A build that is too slow is the task's own trouble; an engine that answers nothing is no reason to park anything.
+                if not await self._engine_answers():
+                    await anyio.sleep(AWAY_PAUSE_S)
+                    return
                 last = str(error)
             except EngineError as error:
                 last = error.detail
@@ -111,22 +123,53 @@ class ImageKeeper:
         )
         log.warning("task_parked", task=task.name, code=code, detail=detail, cells=parked)
 
+    async def _engine_answers(self) -> bool:
+        try:
+            await self.world.engine.info()
+        except (EngineUnreachable, EngineTimeout):
+            return False
+        return True
+
     async def _name_dead_proxy(self) -> None:
         """An engine whose own proxy is dead fails every pull and build with words that name something else."""
-        info = await self.world.engine.info()
-        for proxy in {info.http_proxy, info.https_proxy} - {""}:
-            host, _, port = proxy.rpartition("://")[2].split("@")[-1].rstrip("/").rpartition(":")
-            try:
-                with anyio.fail_after(3):
-                    stream = await anyio.connect_tcp(host or port, int(port) if host and port.isdigit() else 80)
-                    await stream.aclose()
-            except (OSError, TimeoutError) as error:
+        try:
+            info = await self.world.engine.info()
+        except EngineError as error:
+            log.warning("engine_proxy_unknown", error=str(error))
+            return
+        self._proxy_named = False
+        for proxy in sorted({info.http_proxy, info.https_proxy} - {""}):
+            subject, why = proxy.split("@")[-1], await _silence(proxy)
+            if not why:
                 await self.world.ledger.write(
-                    findings.raise_finding,
-                    code="engine_proxy_dead",
-                    severity="error",
-                    subject=proxy.split("@")[-1],
-                    detail=f"the engine is configured with a proxy that does not answer: {error or type(error).__name__}",
-                    campaign_id=None,
-                    now_ms=self.world.clock.wall_ms(),
+                    findings.close_finding, code="engine_proxy_dead", subject=subject, now_ms=self.world.clock.wall_ms()
                 )
+                continue
+            self._proxy_named = True
+            await self.world.ledger.write(
+                findings.raise_finding,
+                code="engine_proxy_dead",
+                severity="error",
+                subject=subject,
+                detail=f"the engine is configured with a proxy that does not answer: {why}",
+                campaign_id=None,
+                now_ms=self.world.clock.wall_ms(),
+            )
+
+
+async def _silence(proxy: str) -> str:
+    """Why nobody listens at a proxy's address; empty when somebody does.  A scheme may be missing, as in ``proxy:3128``."""
+    try:
+        url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host, port = url.hostname, url.port or (443 if url.scheme == "https" else 80)
+    except ValueError as error:
+        return str(error)
+    if not host:
+        return "its address has no host"
+    try:
+        with anyio.fail_after(PROXY_S):
+            stream = await anyio.connect_tcp(host, port)
+            await stream.aclose()
+    except (OSError, TimeoutError) as error:
+        return str(error) or f"no answer in {PROXY_S:g} s"
+    return ""
