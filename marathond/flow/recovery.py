@@ -6,7 +6,9 @@ Must not touch anything without our labels; must not decide by the arm.
 
 from __future__ import annotations
 
+from marathond.core.errors import EngineError
 from marathond.core.model import TrialState, trial_label
+from marathond.flow import verify
 from marathond.flow.trial import void
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
@@ -20,7 +22,12 @@ async def recover(world: World) -> tuple[list[int], int]:
     voided = 0
     for trial_id in await world.ledger.read(trials.unfinished):
         context = await world.ledger.read(cell_context, trial_id)
-        lost = await _lost(world, context)
+        try:
+            lost = await _lost(world, context)
+        except EngineError as error:
+            # Not seen is not lost: the trial's own coroutine goes on looking, with its own patience and its own evidence.
+            log.warning("recovery_blind", trial=trial_label(trial_id), error=str(error))
+            lost = None
         if lost is not None:
             code, reason = lost
             # The daemon's own end must not use up a cell's passes.
@@ -61,8 +68,21 @@ async def _lost(world: World, context: TrialContext) -> tuple[str, str] | None:
     if container.started_at is not None and info.started_at != container.started_at:
         return "container_lost", f"container {docker_id[:12]} was started again at {info.started_at}; the agent died with its first life"
     if info.paused:
-        await world.engine.unpause(docker_id)  # the daemon was killed between pause and unpause
+        await world.look(lambda: world.engine.unpause(docker_id))  # the daemon was killed between pause and unpause
+    await _begin_verifier(world, context)
     return await _agent_never_began(world, context)
+
+
+async def _begin_verifier(world: World, context: TrialContext) -> None:
+    """Start a verifier whose row was written and whose start never came; else its whole deadline would be waited for in vain."""
+    last = context.verifications[-1] if context.verifications else None
+    if last is None or last.ended_at_ms is not None or last.exec_id is None:
+        return
+    exec_id = last.exec_id
+    info = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    if info is not None and not info.running and info.exit_code is None:
+        log.info("verifier_begun", trial=trial_label(context.trial_id), round=last.round)
+        await verify.begin(world, exec_id)
 
 
 async def _agent_never_began(world: World, context: TrialContext) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ trial itself; what remains is the sweeper's.
 
 from __future__ import annotations
 
-from marathond.core.errors import EngineError
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.core.model import trial_label
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings, networks, trials
@@ -26,11 +26,15 @@ async def remove_container(world: World, trial_id: int) -> bool:
         ids = [container.docker_id] if container.docker_id is not None else [info.id for info in found]
         gone = all([await world.engine.remove_container(container_id) for container_id in ids])
         gone = gone and not [i for i in ids if await world.engine.inspect_container(i) is not None]
+    except (EngineTimeout, EngineUnreachable) as error:
+        log.warning("container_removal_unknown", trial=subject, error=str(error))
+        return False
     except EngineError as error:
-        log.warning("container_not_removed", trial=subject, error=str(error))
+        await _finding(world, "container_undeletable", subject, f"the engine does not remove the container: {error}; retried")
         return False
     if not gone:
-        await _finding(world, "container_undeletable", subject, f"the engine does not remove container {', '.join(i[:12] for i in ids)}")
+        shown = ", ".join(i[:12] for i in ids)
+        await _finding(world, "container_undeletable", subject, f"the engine does not remove container {shown}; retried")
         return False
     await world.ledger.write(trials.container_gone, trial_id, now_ms=world.clock.wall_ms())
     await world.ledger.write(findings.close_finding, code="container_undeletable", subject=subject, now_ms=world.clock.wall_ms())
@@ -52,12 +56,16 @@ async def remove_network(world: World, trial_id: int) -> bool:
             ids = [n.id for n in await world.engine.list_networks() if labels.items() <= n.labels.items()]
         refused = [i for i in ids if not await world.engine.remove_network(i)]
         refused += [i for i in ids if i not in refused and await world.engine.inspect_network(i) is not None]
-    except EngineError as error:
-        log.warning("network_not_removed", trial=subject, error=str(error))
+    except (EngineTimeout, EngineUnreachable) as error:
+        log.warning("network_removal_unknown", trial=subject, error=str(error))
         return False
+    except EngineError as error:
+        refused, why = [lease.network_id or lease.network_name], str(error)
+    else:
+        why = "active endpoints"
     if refused:
         await world.ledger.write(networks.removal_failed, lease.lease_id, now_ms=now_ms())
-        await _finding(world, "lease_leaked", subject, f"the engine does not remove network {refused[0][:12]} (active endpoints); retried")
+        await _finding(world, "lease_leaked", subject, f"the engine does not remove network {refused[0][:12]} ({why}); retried")
         return False
     because = "seen_gone" if ids else "never_created"
     await world.ledger.write(networks.release_lease, lease.lease_id, because=because, now_ms=now_ms())
