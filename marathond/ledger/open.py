@@ -22,6 +22,10 @@ from marathond.ledger.migrate import check_is_ledger, check_version, migrate
 from marathond.ledger.place import Identity, read_identity
 
 
+_NO_SHARED_MEMORY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR_SHM")
+"""How SQLite says that it cannot make -wal and -shm: no permission, a read-only disk, a full disk."""
+
+
 @dataclass(slots=True)
 class OpenedLedger:
     """A ledger that this process may write.  ``migrated``: numbers of the migrations this opening applied."""
@@ -148,7 +152,7 @@ def open_readonly(path: Path, *, busy_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Conn
         try:
             return _readable(path, busy_ms, immutable=False)
         except sqlite3.OperationalError as exc:
-            if not exc.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or not place.nothing_in_wal(path):
+            if not exc.sqlite_errorname.startswith(_NO_SHARED_MEMORY) or not place.nothing_in_wal(path):
                 raise
             return _readable(path, busy_ms, immutable=True)
 
