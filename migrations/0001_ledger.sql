@@ -341,7 +341,6 @@ CREATE TABLE void (
 CREATE UNIQUE INDEX void_one_standing_per_trial ON void (trial_id) WHERE undone_at_ms IS NULL;
 CREATE INDEX void_by_trial ON void (trial_id, void_id);
 CREATE INDEX void_by_batch ON void (batch);
-CREATE INDEX void_by_time ON void (at_ms);
 
 CREATE TABLE park (
     park_id      INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -432,8 +432,6 @@ CREATE INDEX trial_unfinished ON trial (state) WHERE state IN ('new', 'reserved'
 
 CREATE INDEX void_by_batch ON void (batch);
 
-CREATE INDEX void_by_time ON void (at_ms);
-
 CREATE INDEX void_by_trial ON void (trial_id, void_id);
 
 CREATE UNIQUE INDEX void_one_standing_per_trial ON void (trial_id) WHERE undone_at_ms IS NULL;
