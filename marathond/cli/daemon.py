@@ -38,7 +38,7 @@ def run(
     Exit status: 0 stopped as asked, 1 failed, 2 wrong usage, 78 refused to start (starting again changes nothing).
     """
     try:
-        from marathond.service.daemon import main as serve
+        from marathond.service.main import main as serve
         from marathond.service.settings import load
 
         status = serve(load(config))

@@ -1,19 +1,15 @@
-"""The daemon's main: puts the adapters together, starts, serves, stops.
+"""The daemon between its start and its stop: puts the coroutines of the flow together.
 
-Owns the order of start and stop and nothing that happens in between.  Start: refuse what must be refused (ledger, configuration), begin a
-daemon life, submit the configured campaign, open the control socket, probe the engine for a bounded time, say READY, then recover, then
-admit.  Stop (SIGTERM): close admission, leave running trials alone, exit within seconds (fault f08).
+Owns the order of things and nothing that happens in between.  Start: submit the configured campaign, open the control socket, probe the
+engine for a bounded time, recover, say READY, then admit.  Without an engine it says READY, degraded, and recovers when one answers.
+Stop (SIGTERM): close admission, leave running trials alone, exit within seconds (fault f08).
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
 
 import anyio
 import structlog
@@ -21,28 +17,23 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond import __version__
-from marathond.core.errors import EngineError, MarathonError, Refused
-from marathond.core.plan import Limits
+from marathond.core.errors import EngineError, Refused
 from marathond.engine.docker import DockerEngine
-from marathond.engine.host import filesystem_type
-from marathond.engine.processes import read_stat
 from marathond.flow.exporter import Exporter
 from marathond.flow.recovery import recover
 from marathond.flow.scheduler import Scheduler
 from marathond.flow.sweeper import Sweeper
-from marathond.flow.world import Fixed, Knobs, Wake, World
-from marathond.ledger.open import OpenedLedger, open_for_daemon
+from marathond.flow.world import Knobs, Wake, World
+from marathond.ledger.open import OpenedLedger
 from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
-from marathond.service import submission
-from marathond.service.commands import Commands, StopMode
-from marathond.service.control import ControlServer
+from marathond.service import effective, submission
+from marathond.service.commands import StopMode
 from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
-from marathond.service.logs import configure
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
 
@@ -61,33 +52,6 @@ class StopRequest:
     mode: str
     author: str
     reason: str
-
-
-def knobs_from(values: Mapping[str, Any]) -> Knobs:
-    """Effective operational knobs by dotted key."""
-
-    def get(name: str) -> Any:
-        return values[f"admission.{name}"]
-
-    limits = Limits(
-        concurrency=get("concurrency"),
-        cpu_overcommit=get("cpu_overcommit"),
-        memory_overcommit=get("memory_overcommit"),
-        reserve_cpus=get("reserve_cpus"),
-        reserve_memory_mb=get("reserve_memory_mb"),
-        undeclared_cpus=get("undeclared_cpus"),
-        undeclared_memory_mb=get("undeclared_memory_mb"),
-    )
-    return Knobs(
-        limits=limits,
-        network_cap=values["network.cap"],
-        network_margin=values["network.margin"],
-        passes=get("passes"),
-        breaker_after=get("breaker_after"),
-        breaker_pause_s=get("breaker_pause_s"),
-        disk_floor_percent=get("disk_floor_percent"),
-        disk_floor_bytes=int(get("disk_floor_gb") * (1 << 30)),
-    )
 
 
 class Daemon:
@@ -163,7 +127,7 @@ class Daemon:
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
         result = await self._submit(self.settings, "marathond")
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
-        fixed = self._fixed(result.campaign_id)
+        fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ)
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
@@ -316,7 +280,7 @@ class Daemon:
 
     async def _knobs(self) -> Knobs:
         """Effective knobs: the configuration's, overlaid by `marathonctl set`; made known to the ledger and to status."""
-        configured: dict[str, KnobValue] = {key: _plain(self.settings, key) for key in KNOBS}
+        configured = effective.configured_knobs(self.settings)
         set_by_hand = await self.ledger.read(ledger_settings.overrides)
         values = {**configured, **{key: value for key, value in set_by_hand.items() if key in KNOBS}}
         pool, now_ms = self.settings.network, self.clock.wall_ms()
@@ -335,114 +299,4 @@ class Daemon:
         if row is not None and (row.order, row.seed) != (order, seed):
             await self.ledger.write(campaigns.reorder, row.campaign_id, order=order, seed=seed)
         self._values = values
-        return knobs_from(values)
-
-    def _fixed(self, campaign_id: int) -> Fixed:
-        s = self.settings
-        return Fixed(
-            ledger_id=self.opened.ledger_id,
-            engine_name=s.engine.name,
-            campaign_id=campaign_id,
-            campaign=s.campaign.name,
-            run_root=s.daemon.state_dir / "r",
-            out_dir=s.daemon.out_dir,
-            network_mode=s.network.mode,
-            network_range=s.network.range,
-            network_prefix=s.network.prefix,
-            own_limit_s=s.limits.agent_timeout_s,
-            agent_multiplier=s.limits.agent_timeout_multiplier,
-            verifier_multiplier=s.limits.verifier_timeout_multiplier,
-            gate_timeout_s=s.limits.gate_timeout_s,
-            environ=dict(os.environ),
-            build_args=dict(s.engine.build_args),
-            build_network=s.engine.build_network,
-            build_concurrency=s.engine.build_concurrency,
-            build_retries=s.engine.build_retries,
-            pull_timeout_s=s.engine.pull_timeout_s,
-            max_artifact_bytes=s.limits.artifact_max_mb << 20,
-            max_artifact_files=s.limits.artifact_max_files,
-        )
-
-
-def _plain(settings: Settings, key: str) -> Any:
-    section, _, name = key.partition(".")
-    value = getattr(getattr(settings, section), name)
-    return value.value if isinstance(value, Enum) else value
-
-
-def main(settings: Settings) -> int:
-    """Run one daemon life in the foreground.  Exit status 0: stopped as asked.
-
-    :raises MarathonError: refused or broken, in one line.
-    """
-    configure(settings.daemon.log_level, settings.daemon.log_format)
-    try:
-        anyio.run(_live, settings)
-    except BaseExceptionGroup as group:
-        raise _first(group) from group
-    return 0
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The house's own word if there is one: the others are what it caused."""
-    leaves: list[BaseException] = []
-    queue: list[BaseException] = [group]
-    while queue:
-        error = queue.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            queue.extend(error.exceptions)
-        else:
-            leaves.append(error)
-    return next((leaf for leaf in leaves if isinstance(leaf, MarathonError)), leaves[0])
-
-
-async def _live(settings: Settings) -> None:
-    clock, host, path = SystemClock(), socket.gethostname(), settings.daemon.ledger
-    folder = next((parent for parent in path.parents if parent.exists()), path.parent)
-    opened = open_for_daemon(path, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
-    try:
-        async with await SqliteLedger.open(opened.path) as ledger:
-            stat = read_stat(os.getpid())
-            await ledger.begin_life(
-                pid=os.getpid(),
-                pid_start_ticks=stat.start_ticks if stat is not None else 0,
-                host=host,
-                boot_id=clock.boot_id,
-                version=__version__,
-                now_ms=clock.wall_ms(),
-            )
-            engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
-            daemon = Daemon(settings, opened, ledger, engine, clock)
-            try:
-                async with anyio.create_task_group() as signals:
-                    signals.start_soon(_signals, daemon, name="signals")
-                    await daemon.run(_serve_control)
-                    signals.cancel_scope.cancel()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await engine.aclose()
-            reason = daemon.stop.reason if daemon.stop else ""
-            await ledger.write(runs.end_run, reason=reason, now_ms=clock.wall_ms())
-    finally:
-        opened.close()
-
-
-async def _serve_control(daemon: Daemon, group: TaskGroup) -> None:
-    commands = Commands(daemon.ledger, daemon, daemon.clock)
-    server = ControlServer(daemon.settings.daemon.control_socket, commands.handle, deadline_s=commands.deadline_s)
-    await group.start(server.serve)
-
-
-async def _signals(daemon: Daemon) -> None:
-    """SIGTERM and SIGINT end the daemon and leave trials running; SIGHUP reads the configuration again."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        async for number in received:
-            if number != signal.SIGHUP:
-                daemon.request_stop("term", "signal", signal.Signals(number).name)
-                continue
-            try:
-                result = await daemon.submit("signal")
-            except MarathonError as error:
-                log.error("reload_refused", error=str(error))
-            else:
-                log.info("reloaded", cells_added=result.added_cells)
+        return effective.knobs_from(values)

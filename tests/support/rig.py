@@ -30,7 +30,8 @@ from marathond.ledger.open import create, open_for_daemon
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_LEDGER
-from marathond.service.daemon import Daemon, _serve_control
+from marathond.service.daemon import Daemon
+from marathond.service.main import serve_control
 from marathond.service.settings import load
 
 BASE_IMAGE = os.environ.get("MARATHOND_BASE_IMAGE", "marathond-sample:bookworm")
@@ -115,12 +116,13 @@ class Rig:
         await ledger.begin_life(
             pid=os.getpid(), pid_start_ticks=0, host="test", boot_id=clock.boot_id, version=__version__, now_ms=clock.wall_ms()
         )
-        engine = self.engine_given or DockerEngine("local", str(self.overrides["engine.url"]), call_timeout_s=settings.engine.call_timeout_s)
+        url, call_timeout_s = str(self.overrides["engine.url"]), settings.engine.call_timeout_s
+        engine = self.engine_given or DockerEngine("local", url, call_timeout_s=call_timeout_s)
         if self.engine_given is None:
             stack.push_async_callback(engine.aclose)
         self.daemon = Daemon(settings, opened, ledger, engine, clock)
         group = await stack.enter_async_context(anyio.create_task_group())
-        group.start_soon(self.daemon.run, _serve_control)
+        group.start_soon(self.daemon.run, serve_control)
         stack.callback(group.cancel_scope.cancel)
         self._stack = stack
 

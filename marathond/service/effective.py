@@ -1,0 +1,80 @@
+"""What the settings mean for the flow: plain values, fixed for one life or turned while it runs.
+
+Owns the mapping from sections and knobs to what :mod:`marathond.flow.world` takes.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from marathond.core.plan import Limits
+from marathond.flow.world import Fixed, Knobs
+from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.settings import Settings
+
+
+def knobs_from(values: Mapping[str, Any]) -> Knobs:
+    """Effective operational knobs by dotted key."""
+
+    def get(name: str) -> Any:
+        return values[f"admission.{name}"]
+
+    limits = Limits(
+        concurrency=get("concurrency"),
+        cpu_overcommit=get("cpu_overcommit"),
+        memory_overcommit=get("memory_overcommit"),
+        reserve_cpus=get("reserve_cpus"),
+        reserve_memory_mb=get("reserve_memory_mb"),
+        undeclared_cpus=get("undeclared_cpus"),
+        undeclared_memory_mb=get("undeclared_memory_mb"),
+    )
+    return Knobs(
+        limits=limits,
+        network_cap=values["network.cap"],
+        network_margin=values["network.margin"],
+        passes=get("passes"),
+        breaker_after=get("breaker_after"),
+        breaker_pause_s=get("breaker_pause_s"),
+        disk_floor_percent=get("disk_floor_percent"),
+        disk_floor_bytes=int(get("disk_floor_gb") * (1 << 30)),
+    )
+
+
+def configured_knobs(settings: Settings) -> dict[str, KnobValue]:
+    """Dotted key to the configuration's value, of every knob."""
+    return {key: _plain(settings, key) for key in KNOBS}
+
+
+def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, str]) -> Fixed:
+    """What stays the same for one daemon life."""
+    return Fixed(
+        ledger_id=ledger_id,
+        engine_name=s.engine.name,
+        campaign_id=campaign_id,
+        campaign=s.campaign.name,
+        run_root=s.daemon.state_dir / "r",
+        out_dir=s.daemon.out_dir,
+        network_mode=s.network.mode,
+        network_range=s.network.range,
+        network_prefix=s.network.prefix,
+        own_limit_s=s.limits.agent_timeout_s,
+        agent_multiplier=s.limits.agent_timeout_multiplier,
+        verifier_multiplier=s.limits.verifier_timeout_multiplier,
+        gate_timeout_s=s.limits.gate_timeout_s,
+        environ=dict(environ),
+        build_args=dict(s.engine.build_args),
+        build_network=s.engine.build_network,
+        build_concurrency=s.engine.build_concurrency,
+        build_retries=s.engine.build_retries,
+        pull_timeout_s=s.engine.pull_timeout_s,
+        max_artifact_bytes=s.limits.artifact_max_mb << 20,
+        max_artifact_files=s.limits.artifact_max_files,
+    )
+
+
+def _plain(settings: Settings, key: str) -> Any:
+    section, _, name = key.partition(".")
+    value = getattr(getattr(settings, section), name)
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,110 @@
+"""One daemon life, from the ledger's lock to the last word: what the command ``marathond`` runs.
+
+Owns opening and closing (lock, ledger, engine, control socket), signals and the one error that is shown.  What happens in between is
+:mod:`marathond.service.daemon`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from marathond import __version__
+from marathond.core.errors import MarathonError
+from marathond.engine.docker import DockerEngine
+from marathond.engine.host import filesystem_type
+from marathond.engine.processes import read_stat
+from marathond.ledger.open import open_for_daemon
+from marathond.ledger.verbs import runs
+from marathond.ledger.writer import SqliteLedger
+from marathond.ports.clock import SystemClock
+from marathond.service.commands import Commands
+from marathond.service.control import ControlServer
+from marathond.service.daemon import Daemon
+from marathond.service.logs import configure
+from marathond.service.settings import Settings
+
+log = structlog.get_logger("marathond")
+
+
+def main(settings: Settings) -> int:
+    """Run one daemon life in the foreground.  Exit status 0: stopped as asked.
+
+    :raises MarathonError: refused or broken, in one line.
+    """
+    configure(settings.daemon.log_level, settings.daemon.log_format)
+    try:
+        anyio.run(_live, settings)
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    return 0
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The house's own word if there is one: the others are what it caused."""
+    leaves: list[BaseException] = []
+    queue: list[BaseException] = [group]
+    while queue:
+        error = queue.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            queue.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, MarathonError)), leaves[0])
+
+
+async def _live(settings: Settings) -> None:
+    clock, host, path = SystemClock(), socket.gethostname(), settings.daemon.ledger
+    folder = next((parent for parent in path.parents if parent.exists()), path.parent)
+    opened = open_for_daemon(path, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
+    try:
+        async with await SqliteLedger.open(opened.path) as ledger:
+            stat = read_stat(os.getpid())
+            await ledger.begin_life(
+                pid=os.getpid(),
+                pid_start_ticks=stat.start_ticks if stat is not None else 0,
+                host=host,
+                boot_id=clock.boot_id,
+                version=__version__,
+                now_ms=clock.wall_ms(),
+            )
+            engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
+            daemon = Daemon(settings, opened, ledger, engine, clock)
+            try:
+                async with anyio.create_task_group() as signals:
+                    signals.start_soon(_signals, daemon, name="signals")
+                    await daemon.run(serve_control)
+                    signals.cancel_scope.cancel()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await engine.aclose()
+            reason = daemon.stop.reason if daemon.stop else ""
+            await ledger.write(runs.end_run, reason=reason, now_ms=clock.wall_ms())
+    finally:
+        opened.close()
+
+
+async def serve_control(daemon: Daemon, group: TaskGroup) -> None:
+    commands = Commands(daemon.ledger, daemon, daemon.clock)
+    server = ControlServer(daemon.settings.daemon.control_socket, commands.handle, deadline_s=commands.deadline_s)
+    await group.start(server.serve)
+
+
+async def _signals(daemon: Daemon) -> None:
+    """SIGTERM and SIGINT end the daemon and leave trials running; SIGHUP reads the configuration again."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        async for number in received:
+            if number != signal.SIGHUP:
+                daemon.request_stop("term", "signal", signal.Signals(number).name)
+                continue
+            try:
+                result = await daemon.submit("signal")
+            except MarathonError as error:
+                log.error("reload_refused", error=str(error))
+            else:
+                log.info("reloaded", cells_added=result.added_cells)
