@@ -290,6 +290,7 @@ CREATE TABLE review (
     reason        TEXT,
     CONSTRAINT review_is_decided_whole CHECK ((decided_at_ms IS NULL) = (decision IS NULL) AND (decision IS NULL) = (author IS NULL))
 ) STRICT;
+CREATE INDEX review_by_trial ON review (trial_id);
 CREATE UNIQUE INDEX review_one_open_per_trial ON review (trial_id) WHERE decided_at_ms IS NULL;
 
 CREATE TABLE void_code (
@@ -433,6 +434,7 @@ CREATE TABLE finding (
     acked_by      TEXT,
     ack_reason    TEXT
 ) STRICT;
+CREATE INDEX finding_by_subject ON finding (subject);
 CREATE UNIQUE INDEX finding_one_open_per_subject ON finding (code, subject) WHERE closed_at_ms IS NULL;
 
 -- Why nothing is admitted right now, apart from resources: pause and drain by a person, breaker by the daemon.

@@ -404,6 +404,8 @@ CREATE UNIQUE INDEX claim_one_live_per_cell ON claim (cell_id) WHERE released_at
 
 CREATE INDEX container_maybe_there ON container (engine) WHERE gone_at_ms IS NULL;
 
+CREATE INDEX finding_by_subject ON finding (subject);
+
 CREATE UNIQUE INDEX finding_one_open_per_subject ON finding (code, subject) WHERE closed_at_ms IS NULL;
 
 CREATE INDEX network_lease_live ON network_lease (engine) WHERE released_at_ms IS NULL;
@@ -415,6 +417,8 @@ CREATE UNIQUE INDEX network_lease_one_live_per_trial ON network_lease (trial_id)
 CREATE INDEX park_by_cell ON park (cell_id);
 
 CREATE UNIQUE INDEX park_one_standing_per_cell ON park (cell_id) WHERE ended_at_ms IS NULL;
+
+CREATE INDEX review_by_trial ON review (trial_id);
 
 CREATE UNIQUE INDEX review_one_open_per_trial ON review (trial_id) WHERE decided_at_ms IS NULL;
 

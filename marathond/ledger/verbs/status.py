@@ -166,8 +166,10 @@ def durations(c: sqlite3.Connection, campaign_id: int, *, limit: int = DURATIONS
 def parked_by_code(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, str, int, str]]:
     """(code, task, cells, detail) of standing parks, most cells first."""
     rows = c.execute(
-        """SELECT code, task.name, count(*) AS n, max(detail) FROM park JOIN cell_state USING (park_id) JOIN task USING (task_id)
-           WHERE cell_state.campaign_id = ? AND state = 'parked' GROUP BY code, task.task_id ORDER BY n DESC, code, task.name""",
+        """SELECT code, task.name, count(*) AS n, max(detail) FROM cell_state JOIN park ON park.park_id = cell_state.park_id
+               JOIN task ON task.task_id = cell_state.task_id
+           WHERE cell_state.cell_id IN (SELECT cell_id FROM park WHERE ended_at_ms IS NULL) AND +cell_state.campaign_id = ?
+               AND state = 'parked' GROUP BY code, task.task_id ORDER BY n DESC, code, task.name""",
         (campaign_id,),
     )
     return [(row[0], row[1], row[2], row[3]) for row in rows.fetchall()]

@@ -352,7 +352,8 @@ def live_tokens(c: sqlite3.Connection) -> frozenset[str]:
 def loose_claims(c: sqlite3.Connection) -> list[int]:
     """Trials at rest, container gone (or never intended), claim still held: ready to be released."""
     rows = c.execute(
-        f"""SELECT trial_id FROM claim JOIN trial USING (claim_id) LEFT JOIN container USING (trial_id)
+        f"""SELECT trial_id FROM claim INDEXED BY claim_one_live_per_cell CROSS JOIN trial ON trial.claim_id = claim.claim_id
+                LEFT JOIN container USING (trial_id)
             WHERE released_at_ms IS NULL AND state NOT IN {LIVE} AND (container_row IS NULL OR gone_at_ms IS NOT NULL) ORDER BY trial_id"""
     )
     return [row[0] for row in rows.fetchall()]
