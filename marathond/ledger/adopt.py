@@ -19,7 +19,8 @@ from marathond.ledger.connect import connect, use_wal
 from marathond.ledger.migrate import check_is_ledger, check_version, migrate
 from marathond.ledger.open import house_errors, open_readonly
 from marathond.ledger.place import Identity, read_identity
-from marathond.ledger.verbs.trials import unfinished, write_void
+from marathond.ledger.verbs.trials import unfinished
+from marathond.ledger.verbs.voids import write_void
 
 
 class How(StrEnum):

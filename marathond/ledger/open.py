@@ -21,7 +21,6 @@ from marathond.ledger.errors import translate
 from marathond.ledger.migrate import check_is_ledger, check_version, migrate
 from marathond.ledger.place import Identity, read_identity
 
-
 _NO_SHARED_MEMORY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR_SHM")
 """How SQLite says that it cannot make -wal and -shm: no permission, a read-only disk, a full disk."""
 

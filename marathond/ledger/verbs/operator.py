@@ -12,25 +12,28 @@ from dataclasses import dataclass
 from marathond.core.errors import Refused
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.parks import end_parks_by_person
+from marathond.ledger.verbs.selection import Touched, look_at, select_trials
 from marathond.ledger.verbs.sql import changed, must, one, scalar
-from marathond.ledger.verbs.trials import ScoreRow, scored, write_void
+from marathond.ledger.verbs.trials import ScoreRow, scored
+from marathond.ledger.verbs.voids import write_void
+
+__all__ = [
+    "AlreadyVoided",
+    "NotDone",
+    "RetryResult",
+    "Touched",
+    "UnvoidResult",
+    "VoidResult",
+    "decide_review",
+    "retry",
+    "select_trials",
+    "unpark",
+    "unvoid",
+    "void_trials",
+]
 
 OPERATOR_EXTRACTOR = 0
 """Version number of the extractor in scores that a person gave."""
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """A trial that a command met.  ``state``: before the command."""
-
-    trial_id: int
-    cell_id: int
-    block_id: int
-    task: str
-    arm: str
-    replicate: int
-    state: str
-    score_was_known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,72 +78,6 @@ class RetryResult:
     outcome: str
 
 
-_TOUCHED = """
-SELECT trial.trial_id, trial.cell_id, block_id, task.name AS task, arm.name AS arm, replicate, trial.state,
-    EXISTS (SELECT 1 FROM score WHERE score.trial_id = trial.trial_id) AS score_was_known
-FROM trial JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
-WHERE trial.trial_id = ?"""
-
-
-def _touched(c: sqlite3.Connection, trial_id: int) -> Touched:
-    fields = dict(must(one(c, _TOUCHED, (trial_id,)), f"trial {trial_label(trial_id)}"))
-    fields["score_was_known"] = bool(fields["score_was_known"])
-    return Touched(**fields)
-
-
-def select_trials(
-    c: sqlite3.Connection,
-    *,
-    campaign_id: int,
-    trial: int | None = None,
-    pair: bool = False,
-    arm: str | None = None,
-    task: str | None = None,
-    replicate: int | None = None,
-    states: Sequence[str] | None = None,
-    since_ms: int | None = None,
-) -> list[int]:
-    """Trials that a command speaks of, by id.
-
-    Filters meet trials that are not voided, unless ``states`` asks for them; ``trial`` meets that one whatever it is.
-    :param pair: with it every standing trial of the same blocks (fault a08).
-    :param since_ms: only trials created at or after it.
-    """
-    filters = ["cell.campaign_id = :campaign_id"]
-    if trial is not None:
-        filters.append("trial.trial_id = :trial")
-    if states is None and trial is None:
-        filters.append("trial.state <> 'voided'")
-    for value, clause in ((arm, "arm.name = :arm"), (task, "task.name = :task"), (replicate, "cell.replicate = :replicate")):
-        if value is not None:
-            filters.append(clause)
-    if states is not None:
-        filters.append("trial.state IN (SELECT value FROM json_each(:states))")
-    if since_ms is not None:
-        filters.append("trial.created_at_ms >= :since_ms")
-    rows = c.execute(
-        f"""SELECT trial.trial_id, cell.block_id FROM trial JOIN cell ON cell.cell_id = trial.cell_id
-            JOIN arm ON arm.arm_id = cell.arm_id JOIN task ON task.task_id = cell.task_id WHERE {" AND ".join(filters)}""",
-        {
-            "campaign_id": campaign_id,
-            "trial": trial,
-            "arm": arm,
-            "task": task,
-            "replicate": replicate,
-            "states": None if states is None else "[" + ",".join(f'"{s}"' for s in states) + "]",
-            "since_ms": since_ms,
-        },
-    ).fetchall()
-    chosen = {int(row["trial_id"]) for row in rows}
-    if pair:
-        for block_id in sorted({row["block_id"] for row in rows}):
-            mates = c.execute(
-                "SELECT trial_id FROM cell JOIN trial USING (cell_id) WHERE block_id = ? AND trial.state <> 'voided'", (block_id,)
-            )
-            chosen.update(int(row[0]) for row in mates.fetchall())
-    return sorted(chosen)
-
-
 def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, reason: str, author: str, now_ms: int) -> VoidResult:
     """Withdraw trials in one batch: all of those that can be, or none when the schema refuses one.
 
@@ -153,7 +90,7 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
     batch = ""
     voided, already = [], []
     for trial_id in trial_ids:
-        touched = _touched(c, trial_id)
+        touched = look_at(c, trial_id)
         if touched.state == "voided":
             sql = "SELECT author, reason, at_ms FROM void WHERE trial_id = ? AND undone_at_ms IS NULL"
             row = must(one(c, sql, (trial_id,)), f"void of {trial_label(trial_id)}")
@@ -209,7 +146,7 @@ def unvoid(
         ids = [row[0] for row in c.execute("SELECT trial_id FROM void WHERE batch = ? ORDER BY trial_id", (batch,)).fetchall()]
     restored, refused = [], []
     for one_id in ids:
-        touched = _touched(c, one_id)
+        touched = look_at(c, one_id)
         why, state = _unvoid_one(c, one_id, author=author, reason=reason, now_ms=now_ms)
         if why:
             refused.append(NotDone(touched, why))
@@ -255,7 +192,7 @@ def decide_review(
     if accept and reward is None:
         raise Refused(f"{label}: accepting needs --reward between 0 and 1: nobody could read one")
     if not _decide(c, trial_id, decision="accepted" if accept else "voided", author=author, reason=reason, now_ms=now_ms):
-        raise Refused(f"{label} is not in review but {_touched(c, trial_id).state}")
+        raise Refused(f"{label} is not in review but {look_at(c, trial_id).state}")
     if accept and reward is not None:
         scored(c, trial_id, ScoreRow(OPERATOR_EXTRACTOR, reward, f"operator {author}", flags=("by_operator",)), now_ms=now_ms)
         return
@@ -281,7 +218,7 @@ def retry(
     :raises Refused: the cell is done or in review.
     """
     if trial_id is not None:
-        cell_id = _touched(c, trial_id).cell_id
+        cell_id = look_at(c, trial_id).cell_id
     row = must(one(c, "SELECT cell_id, state, trial_id FROM cell_state WHERE cell_id = ?", (cell_id,)), f"cell {cell_id}")
     if row["state"] == "done":
         raise Refused(f"{trial_label(row['trial_id'])} counts for this cell: void it first")

@@ -5,21 +5,27 @@ Must not decide what is healthy; it counts.  A number that cannot be known is No
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
-from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.model import LIVE_STATES
 from marathond.ledger.verbs.admission import stops
-from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.cells import cells_by_arm
-from marathond.ledger.verbs.context import TrialContext, cell_context
-from marathond.ledger.verbs.findings import FindingRow, open_findings
+from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.verbs.networks import pools
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.settings import observations
-from marathond.ledger.verbs.sql import LIVE, one
+from marathond.ledger.verbs.show import (
+    AttemptRow,
+    EventRow,
+    FactRow,
+    ReviewRow,
+    ScoreShown,
+    TrialShown,
+    VoidRow,
+    show,
+)
+from marathond.ledger.verbs.sql import LIVE
 
 __all__ = [
     "ArmCounts",
@@ -173,173 +179,3 @@ def parked_by_code(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, s
         (campaign_id,),
     )
     return [(row[0], row[1], row[2], row[3]) for row in rows.fetchall()]
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    seq: int
-    event: str
-    from_state: str
-    to_state: str
-    at_ms: int
-    run_id: int
-    detail: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FactRow:
-    name: str
-    value: str
-    origin: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreShown:
-    """``parts``: (name, value, source)."""
-
-    score_id: int
-    extractor: int
-    reward: float
-    reward_source: str
-    partial: float | None
-    tests_passed: int | None
-    tests_total: int | None
-    flags: list[str]
-    at_ms: int
-    parts: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VoidRow:
-    void_id: int
-    code: str
-    reason: str
-    evidence: dict[str, Any]
-    decided_by: str
-    author: str
-    at_ms: int
-    from_state: str
-    score_was_known: bool
-    counts_pass: bool
-    batch: str
-    undone_at_ms: int | None
-    undone_by: str | None
-    undone_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewRow:
-    review_id: int
-    code: str
-    detail: str
-    evidence: dict[str, Any]
-    opened_at_ms: int
-    decided_at_ms: int | None
-    decision: str | None
-    author: str | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """Another trial of the same cell (or the same one)."""
-
-    trial_id: int
-    attempt: int
-    state: str
-    void_code: str | None
-    reward: float | None
-    created_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrialShown:
-    """Everything about one trial.  ``cell_state``: of its cell, now."""
-
-    context: TrialContext
-    cell_state: str
-    events: tuple[EventRow, ...]
-    facts: tuple[FactRow, ...]
-    scores: tuple[ScoreShown, ...]
-    voids: tuple[VoidRow, ...]
-    reviews: tuple[ReviewRow, ...]
-    attempts: tuple[AttemptRow, ...]
-    findings: tuple[FindingRow, ...]
-    folder: str | None
-    artifacts: tuple[ArtifactRecord, ...]
-
-
-def show(c: sqlite3.Connection, trial_id: int) -> TrialShown:
-    """:raises LookupError: no such trial."""
-    context = cell_context(c, trial_id)
-    state = one(c, "SELECT state FROM cell_state WHERE cell_id = ?", (context.cell_id,))
-    assert state is not None
-    folder = one(c, "SELECT folder FROM artifact_export WHERE trial_id = ?", (trial_id,))
-    label = trial_label(trial_id)
-    return TrialShown(
-        context=context,
-        cell_state=state["state"],
-        events=_events(c, trial_id),
-        facts=tuple(FactRow(**dict(r)) for r in _all(c, "SELECT name, value, origin, at_ms FROM trial_fact WHERE trial_id = ?", trial_id)),
-        scores=_scores(c, trial_id),
-        voids=_voids(c, trial_id),
-        reviews=_reviews(c, trial_id),
-        attempts=tuple(AttemptRow(**dict(r)) for r in _all(c, _ATTEMPTS, context.cell_id)),
-        findings=tuple(FindingRow(**dict(r)) for r in _all(c, "SELECT * FROM finding WHERE subject = ? ORDER BY finding_id", label)),
-        folder=None if folder is None else folder["folder"],
-        artifacts=tuple(ArtifactRecord(**dict(r)) for r in _all(c, _ARTIFACTS, trial_id)),
-    )
-
-
-_ARTIFACTS = "SELECT path, sha256, size_bytes, why FROM artifact WHERE trial_id = ? ORDER BY path"
-
-_ATTEMPTS = """
-SELECT trial_id, attempt, state, (SELECT code FROM void WHERE void.trial_id = trial.trial_id AND undone_at_ms IS NULL) AS void_code,
-    (SELECT reward FROM score WHERE score.trial_id = trial.trial_id ORDER BY score_id DESC LIMIT 1) AS reward, created_at_ms
-FROM trial WHERE cell_id = ? ORDER BY attempt"""
-
-
-def _all(c: sqlite3.Connection, sql: str, key: int | str) -> list[sqlite3.Row]:
-    return c.execute(sql, (key,)).fetchall()
-
-
-def _decoded(row: sqlite3.Row, name: str) -> dict[str, Any]:
-    """The row with its ``<name>_json`` column read as ``<name>``."""
-    fields: dict[str, Any] = dict(row)
-    fields[name] = json.loads(fields.pop(f"{name}_json"))
-    return fields
-
-
-def _events(c: sqlite3.Connection, trial_id: int) -> tuple[EventRow, ...]:
-    sql = "SELECT seq, event, from_state, to_state, at_ms, run_id, detail_json FROM trial_event WHERE trial_id = ? ORDER BY seq"
-    return tuple(EventRow(**_decoded(row, "detail")) for row in _all(c, sql, trial_id))
-
-
-def _scores(c: sqlite3.Connection, trial_id: int) -> tuple[ScoreShown, ...]:
-    sql = """SELECT score_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms FROM score
-             WHERE trial_id = ? ORDER BY score_id"""
-    shown = []
-    for row in _all(c, sql, trial_id):
-        parts = _all(c, "SELECT name, value, source FROM score_part WHERE score_id = ? ORDER BY name", row["score_id"])
-        shown.append(ScoreShown(**_decoded(row, "flags"), parts=tuple((p["name"], p["value"], p["source"]) for p in parts)))
-    return tuple(shown)
-
-
-def _voids(c: sqlite3.Connection, trial_id: int) -> tuple[VoidRow, ...]:
-    sql = """SELECT void_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, counts_pass, batch,
-             undone_at_ms,
-             undone_by, undone_reason FROM void WHERE trial_id = ? ORDER BY void_id"""
-    rows = []
-    for row in _all(c, sql, trial_id):
-        fields = _decoded(row, "evidence")
-        for name in ("score_was_known", "counts_pass"):
-            fields[name] = bool(fields[name])
-        rows.append(VoidRow(**fields))
-    return tuple(rows)
-
-
-def _reviews(c: sqlite3.Connection, trial_id: int) -> tuple[ReviewRow, ...]:
-    sql = """SELECT review_id, code, detail, evidence_json, opened_at_ms, decided_at_ms, decision, author, reason FROM review
-             WHERE trial_id = ? ORDER BY review_id"""
-    return tuple(ReviewRow(**_decoded(row, "evidence")) for row in _all(c, sql, trial_id))
