@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from support.ledgers import ENGINE, T0, arm, begin, submission, task
-
 from marathond.ledger.verbs import campaigns, networks
+
+from .ledgers import ENGINE, T0, arm, begin, submission, task
 
 ARMS = ("plain", "goal", "heartbeat", "ssh-goal", "codex-cli")
 TASKS = 20
