@@ -10,16 +10,18 @@ import os
 import sqlite3
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 
 from marathond.cli.client import CallFailed
-from marathond.cli.output import note
+from marathond.cli.output import clean, note
 from marathond.cli.terminal import run_in_container
-from marathond.core.model import LIVE_STATES, TrialState, trial_label
+from marathond.core.model import LIVE_STATES, TrialState, Unrunnable, trial_label
 from marathond.engine.client import EngineClient
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ports.engine import ExecSpec
+from marathond.tasks.harbor import read_task
 
 CALL_TIMEOUT_S = 30.0
 
@@ -42,12 +44,24 @@ def container_of(connection: sqlite3.Connection, trial_id: int) -> tuple[TrialCo
 
 
 def exec_spec(context: TrialContext, argv: Sequence[str], *, user: str | None, terminal: str | None) -> ExecSpec:
-    """As the arm runs its agent: its variables (PATH and HOME included) over the container's, its user, its folder."""
-    arm, task = context.arm_data, context.task_data
+    """As the arm runs its agent: its variables (PATH and HOME included) over the container's, its user, its folder.
+
+    :param user: instead of the arm's; None: the arm's, else the task's, else the image's.
+    """
+    arm = context.arm_data
     env = {**(arm.get("env") or {})}
     if terminal:
         env.setdefault("TERM", terminal)
-    return ExecSpec(tuple(argv), env=env, user=user or arm.get("user") or task.get("agent_user"), cwd=arm.get("cwd"))
+    return ExecSpec(tuple(argv), env=env, user=user or arm.get("user") or _task_user(context), cwd=arm.get("cwd"))
+
+
+def _task_user(context: TrialContext) -> str | None:
+    """The ledger keeps no user of a task, so the task is read again, as the daemon does at each start."""
+    task = read_task(Path(context.task_path))
+    if isinstance(task, Unrunnable):
+        note(f"the task's user is unknown ({clean(task.detail)}); taking the image's, or name one with --user")
+        return None
+    return task.agent_user
 
 
 def run(context: TrialContext, container_id: str, argv: Sequence[str], *, engine_url: str, user: str | None) -> int:

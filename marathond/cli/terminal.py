@@ -15,6 +15,7 @@ import tty
 from collections.abc import Iterator
 
 import anyio
+import anyio.lowlevel
 from aiodocker.stream import Stream
 
 from marathond.core.errors import EngineError
@@ -67,14 +68,23 @@ async def run_in_container(client: EngineClient, container_id: str, spec: ExecSp
 async def _stdin_to(stream: Stream) -> None:
     """Until the end of our stdin, which is passed on as the end of the command's.
 
-    The read sits in a thread that is abandoned when the command ends first: a terminal's read cannot be called back."""
+    Waits in the loop, never in a thread: a thread that sits in a terminal's read would keep this process alive after the command ended.
+    """
     fd = sys.stdin.fileno()
-    while data := await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True):
+    while data := await _read(fd):
         await stream.write_in(data)
     response = stream._resp  # aiodocker has no half-close of its own
     transport = response.connection.transport if response is not None and response.connection is not None else None
     if transport is not None and transport.can_write_eof():
         transport.write_eof()
+
+
+async def _read(fd: int) -> bytes:
+    try:
+        await anyio.wait_readable(fd)
+    except PermissionError:  # a plain file or /dev/null: epoll refuses those, and they never keep a reader waiting
+        await anyio.lowlevel.checkpoint()
+    return os.read(fd, CHUNK)
 
 
 async def _output_of(stream: Stream) -> None:
