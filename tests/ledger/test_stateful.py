@@ -7,27 +7,21 @@ and change nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule, run_state_machine_as_test
 from support import ledgers as help
 from support.big_ledger import check
+from support.ledger_model import REACHED, Attempt, LedgerHands, Model
 from support.ledgers import ENGINE, T0, cell, fill, memory_ledger, submission, subnet, task
 
-from marathond.core.errors import Refused
-from marathond.ledger.errors import rule_of
 from marathond.ledger.verbs import admission, campaigns, networks, operator, status, trials
 from marathond.ledger.verbs.admission import Admitted
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 
 CAP = 3
 PASSES = 2
-REACHED: Counter[str] = Counter()
-"""Verbs done and rules met over the whole walk."""
-
 STEPS = (
     "intend_container",
     "bring_up",
@@ -40,6 +34,7 @@ STEPS = (
     "network_is_gone",
     "release_claim",
 )
+WAYS = ("bring_up", "start_agent", "reattach", "end_agent", "verify_again", "score", "doubt", "decide")
 NEEDS = {
     "intend_container": "reserved",
     "bring_up": "reserved",
@@ -53,46 +48,7 @@ NEEDS = {
 LIVE = ("reserved", "preparing", "running", "verifying")
 
 
-@dataclass
-class Attempt:
-    """What the model believes of one trial."""
-
-    admitted: Admitted
-    cell_id: int
-    subnet: int | None
-    state: str = "reserved"
-    claim: bool = True
-    container: bool = False
-    before_void: str = ""
-    counts: bool = False
-    by_daemon: bool = False
-    rounds: int = 0
-    again: bool = False
-    reward: float | None = None
-
-
-@dataclass
-class Model:
-    attempts: list[Attempt] = field(default_factory=list)
-    parked: dict[int, str] = field(default_factory=dict)
-    leases: dict[int, int] = field(default_factory=dict)
-    """Trial → subnet of its live lease."""
-
-    def of(self, cell_id: int) -> list[Attempt]:
-        return [each for each in self.attempts if each.cell_id == cell_id]
-
-    def state(self, cell_id: int) -> str:
-        standing = [each for each in self.of(cell_id) if each.state != "voided"]
-        if standing and standing[0].state == "scored":
-            return "done"
-        if standing and standing[0].state == "review":
-            return "review"
-        if any(each.claim for each in self.of(cell_id)):
-            return "claimed"
-        return "parked" if cell_id in self.parked else "open"
-
-
-class LedgerMachine(RuleBasedStateMachine):
+class LedgerMachine(LedgerHands, RuleBasedStateMachine):
     attempts = Bundle("attempts")
 
     @initialize(target=attempts)
@@ -112,40 +68,6 @@ class LedgerMachine(RuleBasedStateMachine):
         if hasattr(self, "c"):
             self.c.close()
 
-    # ── doing, and being refused ──
-
-    def tick(self) -> int:
-        """Wall time: it also steps back."""
-        self.now += 1_000 if self.now % 7 else -9_000
-        return self.now
-
-    def do(self, verb: object, *args: object, **kwargs: object) -> object:
-        """One verb in one transaction, as the writer runs it."""
-        assert callable(verb)
-        self.c.execute("BEGIN IMMEDIATE")
-        try:
-            result = verb(self.c, *args, **kwargs)
-        except BaseException:
-            self.c.execute("ROLLBACK")
-            raise
-        self.c.execute("COMMIT")
-        REACHED[f"did {verb.__name__}"] += 1
-        return result
-
-    def refused(self, verb: object, *args: object, **kwargs: object) -> None:
-        before = self.dump()
-        try:
-            self.do(verb, *args, **kwargs)
-        except (sqlite3.IntegrityError, Refused, LookupError) as error:
-            assert self.dump() == before
-            REACHED[rule_of(error) if isinstance(error, sqlite3.IntegrityError) else type(error).__name__] += 1
-            return
-        raise AssertionError(f"{verb} was not refused")
-
-    def dump(self) -> list[tuple[object, ...]]:
-        tables = ("claim", "trial", "trial_event", "container", "network_lease", "void", "park", "score", "review")
-        return [tuple(row) for table in tables for row in self.c.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()]
-
     # ── steps ──
 
     @rule(a=attempts, what=st.sampled_from(STEPS))
@@ -153,17 +75,15 @@ class LedgerMachine(RuleBasedStateMachine):
         """Whatever comes, legal or not."""
         getattr(self, what)(a)
 
-    @rule(
-        a=attempts,
-        to=st.sampled_from(["bring_up", "start_agent", "reattach", "end_agent", "score", "doubt", "decide"]),
-        budget=st.booleans(),
-    )
+    @rule(a=attempts, to=st.sampled_from(WAYS), budget=st.booleans())
     def go_on(self, a: Attempt, to: str, budget: bool) -> None:
         """A trial's ordinary way, up to and with one step; a walk of single steps alone seldom gets far."""
         self._ended_by = "deadline" if budget else "agent"
         way = ["intend_container", "bring_up", "start_agent", "end_agent", "score"]
         if to == "reattach":
             way = [*way[:3], "reattach"]
+        elif to == "verify_again":
+            way = way[:4]
         elif to in ("doubt", "decide"):
             way = [*way[:4], "doubt"]
         else:
@@ -173,6 +93,9 @@ class LedgerMachine(RuleBasedStateMachine):
                 getattr(self, what)(a)
         if to == "decide":
             self.decide(a, budget)
+        elif to == "verify_again":
+            for cause in ("interrupted", "unreadable", "deadline"):
+                self.verify_again(a, cause)
 
     @rule(a=attempts, order=st.permutations(["container_is_gone", "network_is_gone", "release_claim"]))
     def tear_down(self, a: Attempt, order: list[str]) -> None:
@@ -253,7 +176,6 @@ class LedgerMachine(RuleBasedStateMachine):
             self.do(help.end_agent, a.admitted.trial_id, ended_by=self._ended_by, now_ms=self.tick())
             a.state = "verifying"
 
-    @rule(a=attempts, cause=st.sampled_from(["unreadable", "deadline", "interrupted"]))
     def verify_again(self, a: Attempt, cause: str) -> None:
         verb, kwargs = trials.verify_again, {"cause": cause, "now_ms": self.tick()}
         if a.state != "verifying" or (a.again and cause != "interrupted"):
@@ -293,7 +215,13 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             a.state, a.before_void, a.by_daemon, a.counts = "voided", "review", False, False
 
-    @rule(a=attempts, counts=st.booleans())
+    @rule(a=attempts, who=st.sampled_from(["daemon", "daemon, in a breaker's window", "person"]))
+    def void(self, a: Attempt, who: str) -> None:
+        if who == "person":
+            self.person_voids(a)
+        else:
+            self.daemon_voids(a, who == "daemon")
+
     def daemon_voids(self, a: Attempt, counts: bool) -> None:
         arguments = {"passes": PASSES, "counts": counts, "now_ms": self.tick()}
         if a.state not in LIVE:
@@ -307,7 +235,6 @@ class LedgerMachine(RuleBasedStateMachine):
         if expected:
             self.model.parked[a.cell_id] = "passes_exhausted"
 
-    @rule(a=attempts)
     def person_voids(self, a: Attempt) -> None:
         kwargs = {"code": "operator", "reason": "r", "author": "ana", "now_ms": self.tick()}
         result = self.do(operator.void_trials, [a.admitted.trial_id], **kwargs)
