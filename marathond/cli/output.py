@@ -82,6 +82,17 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False, default=str))
 
 
+def flow(parts: Sequence[str], where: Screen, gap: str = "   ") -> list[str]:
+    """``parts`` side by side; on a terminal that is too narrow, one goes on in the next line, indented, and none is cut before that."""
+    lines: list[str] = []
+    for part in filter(None, parts):
+        if lines and (where.width is None or display_width(lines[-1] + gap + part) <= where.width):
+            lines[-1] += gap + part
+        else:
+            lines.append(f"  {part}" if lines else part)
+    return [where.fit(line) for line in lines]
+
+
 def display_width(text: str) -> int:
     """Terminal columns, escapes of :meth:`Screen.paint` not counted."""
     total, inside = 0, False
@@ -129,7 +140,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], where: Scree
     widths = [max([len(column.title), *(display_width(row[i]) for row in body)]) for i, column in enumerate(columns)]
     if where.width is not None:
         _shrink(widths, columns, where.width - len(indent) - 2 * (len(columns) - 1))
-    lines = [where.paint(_row([c.title for c in columns], columns, widths, indent), "dim")]
+    lines = [where.paint(where.fit(_row([c.title for c in columns], columns, widths, indent)), "dim")]
     lines += [where.fit(_row(row, columns, widths, indent)) for row in body]
     return lines
 

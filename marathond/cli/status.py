@@ -15,7 +15,7 @@ from typing import Any
 
 from marathond.cli.gather import Eta, Status, gather
 from marathond.cli.locate import locate
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, number, plural, print_json, say, screen, span, table
+from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
 from marathond.cli.reader import reading
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
@@ -23,6 +23,9 @@ from marathond.ledger.verbs.status import ArmCounts, LiveTrial
 from marathond.service.protocol import Exit
 
 WATCH_S = 2.0
+
+ROOMY = 100
+"""Columns from which on nothing is abbreviated."""
 
 _SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}
 
@@ -109,7 +112,7 @@ def as_json(status: Status) -> dict[str, Any]:
 
 def render(status: Status, where: Screen) -> list[str]:
     """The screen, line by line."""
-    lines = [*_head(status, where), *_cells(status, where), where.fit(_resources(status))]
+    lines = [*_head(status, where), *_cells(status, where), *flow(_resources(status), where)]
     if status.arms:
         lines += ["", *_arms(status.arms, where)]
     if status.live:
@@ -127,16 +130,16 @@ def _head(status: Status, where: Screen) -> list[str]:
         seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
         as_of = f"; ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
         first = f"marathond is not running ({seen}{clean(life.why)}){as_of}"
-        lines = [where.paint(first, "bold"), f"{campaign}{findings}"]
+        lines = [*flow([where.paint(first, "bold")], where), where.fit(f"{campaign}{findings}")]
     elif life.alive is None or run is None:
-        lines = [f"marathond {UNKNOWN}: {clean(life.why)}", f"{campaign}   {health}{findings}"]
+        lines = flow([f"marathond {UNKNOWN}: {clean(life.why)}", campaign, f"{health}{findings}"], where)
     else:
         up = f"pid {run.pid} up {span(status.now_ms - run.started_at_ms)}" + ("" if run.ready_at_ms else ", recovering")
-        lines = [f"{where.paint(f'marathond {clean(run.version)}', 'bold')}  {up}   {campaign}   {health}{findings}"]
-    lines += [f"  {line}" for line in map(clean, status.degraded)]
+        lines = flow([f"{where.paint(f'marathond {clean(run.version)}', 'bold')}  {up}", campaign, f"{health}{findings}"], where)
+    lines += [where.fit(f"  {line}") for line in map(clean, status.degraded)]
     if status.unseen and life.alive is not False:
-        lines.append(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from the daemon within the last minute)")
-    return [where.fit(line) for line in lines]
+        lines.append(where.fit(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from the daemon within the last minute)"))
+    return lines
 
 
 def _findings(status: Status) -> str:
@@ -149,22 +152,22 @@ def _cells(status: Status, where: Screen) -> list[str]:
     cells = status.cells
     parts = [f"{cells.done} done", f"{cells.claimed} running", f"{cells.open} open"]
     parts += [f"{count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "review")) if count]
-    line = f"cells {cells.total}: {' · '.join(parts)}" + _eta(status.eta, status)
+    line = flow([f"cells {cells.total}: {' · '.join(parts)}", _eta(status.eta, status)], where)
     stops = [f"{stop.kind} by {clean(stop.author)} at {clock(stop.at_ms, status.now_ms)}: {clean(stop.detail)}" for stop in status.stops]
-    return [where.fit(line), *(where.fit(where.paint(stop, "yellow")) for stop in stops)]
+    return [*line, *(where.fit(where.paint(stop, "yellow")) for stop in stops)]
 
 
 def _eta(eta: Eta, status: Status) -> str:
     if not status.cells.total:
         return ""
     if eta.ms is None:
-        return f"   ETA {UNKNOWN} ({eta.basis})"
-    return f"   {eta.basis}" if eta.ms == 0 and not status.cells.claimed else f"   ETA {span(eta.ms)} ({eta.basis})"
+        return f"ETA {UNKNOWN} ({eta.basis})"
+    return eta.basis if eta.ms == 0 and not status.cells.claimed else f"ETA {span(eta.ms)} ({eta.basis})"
 
 
-def _resources(status: Status) -> str:
+def _resources(status: Status) -> list[str]:
     pools = [_pool_text(pool.engine if len(status.pools) > 1 else "", pool) for pool in status.pools]
-    return f"networks {' · '.join(pools) if pools else UNKNOWN}   disk {_disk(status.disk)}"
+    return [f"networks {' · '.join(pools) if pools else UNKNOWN}", f"disk {_disk(status.disk)}"]
 
 
 def _pool_text(engine: str, pool: Any) -> str:
@@ -187,20 +190,27 @@ def _disk(disk: list[dict[str, Any]] | None) -> str:
 
 
 def _arms(arms: list[ArmCounts], where: Screen) -> list[str]:
-    """A column of means is left out when no done cell has that number, rather than shown as zeros (fault d11)."""
-    done = sum(arm.done for arm in arms)
+    """A column of means is left out when no done cell has that number, rather than shown as zeros (fault d11).
+
+    A narrow terminal goes without the arms' own parked and review: the line above has their sums.
+    """
+    done, roomy = sum(arm.done for arm in arms), where.width is None or where.width >= ROOMY
     shown: list[tuple[Column, Any, bool]] = [
         (Column("arm", least=8), lambda a: clean(a.arm), True),
         (Column("done", right=True), lambda a: str(a.done), True),
         (Column("reward"), lambda a: "-" if a.reward is None else f"{a.reward:.2f} ({a.passed}/{a.done})", True),
         (Column("partial", right=True), lambda a: number(a.partial), any(arm.partial is not None for arm in arms)),
         (Column("tests", right=True), lambda a: number(a.test_rate), any(arm.test_rate is not None for arm in arms)),
-        (Column("budget-ended", right=True), lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"), True),
+        (
+            Column("budget-ended" if roomy else "budget", right=True),
+            lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"),
+            True,
+        ),
         (Column("voids", right=True), lambda a: str(a.voids), True),
         (Column("running", right=True), lambda a: str(a.claimed), True),
         (Column("open", right=True), lambda a: str(a.open), True),
-        (Column("parked", right=True), lambda a: str(a.parked), any(arm.parked for arm in arms)),
-        (Column("review", right=True), lambda a: str(a.review), any(arm.review for arm in arms)),
+        (Column("parked", right=True), lambda a: str(a.parked), roomy and any(arm.parked for arm in arms)),
+        (Column("review", right=True), lambda a: str(a.review), roomy and any(arm.review for arm in arms)),
     ]
     kept = [(column, text) for column, text, keep in shown if keep]
     lines = table([column for column, _ in kept], [[text(arm) for _, text in kept] for arm in arms], where)
