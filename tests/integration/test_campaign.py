@@ -38,5 +38,7 @@ async def test_every_cell_is_scored_and_nothing_is_left(docker_host: str, tmp_pa
         assert (rig.root / "out" / "test" / folders[0] / "verifier" / "reward.txt").exists()
         # Removed after the ledger's word that the copy is there, never before it.
         with anyio.fail_after(10):
-            while list((rig.root / "state" / "r").iterdir()):
+            while True:
+                if not list((rig.root / "state" / "r").iterdir()):
+                    break
                 await anyio.sleep(0.02)
