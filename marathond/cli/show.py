@@ -14,7 +14,7 @@ from typing import Any
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, number, plural, say, screen, span, table, text_of, when
 from marathond.core.model import block_label, cell_label, trial_label
-from marathond.ledger.verbs.status import ScoreShown, TrialShown, show
+from marathond.ledger.verbs.show import ScoreShown, TrialShown, show
 
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400

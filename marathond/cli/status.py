@@ -6,6 +6,7 @@ Is it running, is it fair, what is it waiting for, when will it be done, what mu
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -91,12 +92,20 @@ def _once(options: Options, ledger: Path, control_socket: Path) -> int:
         print_json(as_json(status))
         return status.exit_code
     where = screen()
+    lines = render(status, where)
     if options.watch and where.width is not None:
         sys.stdout.write("\x1b[H\x1b[2J")
-    for line in render(status, where):
+        lines = _upper_part(lines)
+    for line in lines:
         say(line)
     sys.stdout.flush()
     return status.exit_code
+
+
+def _upper_part(lines: list[str]) -> list[str]:
+    """What fits on the terminal without scrolling its first line away."""
+    room = os.get_terminal_size(sys.stdout.fileno()).lines - 1
+    return lines if len(lines) <= room else [*lines[: room - 1], f"… {len(lines) - room + 1} more lines"]
 
 
 def exit_code_of_refusal(error: LedgerRefused) -> int:
