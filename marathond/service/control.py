@@ -34,6 +34,9 @@ BACKLOG = 64
 LINE_WAIT_S = 30.0
 """A caller that connected and says nothing is let go."""
 
+SEND_S = 2.0
+"""A caller that does not take its answer is let go; the daemon's end waits for it, so this is short."""
+
 ACCEPT_PAUSE_S = 1.0
 
 _PROBE_S = 2.0
@@ -209,5 +212,6 @@ def make_way(path: Path) -> None:
 
 
 async def _send(stream: anyio.abc.SocketStream, answer: bytes) -> None:
-    with anyio.move_on_after(LINE_WAIT_S):
+    """Shielded, for the answer to ``stop`` is on its way while the daemon is already being cancelled."""
+    with anyio.move_on_after(SEND_S, shield=True):
         await stream.send(answer)

@@ -149,6 +149,26 @@ async def test_refusals_bugs_and_silence_are_one_line_with_a_code(tmp_path: Path
         assert (await ask(path, "ping"))["verb"] == "ping"
 
 
+async def test_the_request_that_ends_the_server_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+
+    async with anyio.create_task_group() as tasks:
+
+        async def stop(peer: Peer, verb: str, args: dict[str, Any]) -> object:
+            tasks.cancel_scope.cancel()
+            return "stopping"
+
+        await tasks.start(ControlServer(path, stop, deadline_s=lambda _: 20).serve)
+        answers: list[object] = []
+
+        async def caller() -> None:
+            with anyio.CancelScope(shield=True):
+                answers.append(await ask(path, "stop"))
+
+        tasks.start_soon(caller)
+    assert answers == ["stopping"]
+
+
 async def test_too_many_callers_are_told_busy(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     async with serving(path):
