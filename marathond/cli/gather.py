@@ -105,7 +105,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     lengths = [] if found is None else [row[2] for row in verbs.durations(c, found[0])]
     findings = verbs.open_findings(c)
     engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
-    pools = [pool_now(row, now_ms) for row in verbs.pools(c)]
+    pools = [pool_now(row, foreign_seen(c), now_ms) for row in verbs.pools(c)]
     slots = _concurrency(observed.get("limits"), life)
     disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
     return Status(
@@ -142,10 +142,25 @@ def _sum(arms: list[verbs.ArmCounts]) -> Cells:
     return Cells(done + claimed + open_ + parked + review, done, claimed, open_, parked, review)
 
 
-def pool_now(row: PoolRow, now_ms: int) -> Pool:
-    """Capacity by the same rule as the view v_pool, from numbers that are still fresh."""
+def foreign_seen(c: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Engine → (networks of others in its last listing, when that was); Docker's own three are nobody's."""
+    rows = c.execute(
+        """SELECT engine, count(*) FILTER (WHERE owner <> 'ours' AND name NOT IN ('bridge', 'host', 'none')), max(seen_at_ms)
+           FROM network_seen GROUP BY engine"""
+    )
+    return {str(row[0]): (int(row[1]), int(row[2])) for row in rows.fetchall()}
+
+
+def pool_now(row: PoolRow, seen: dict[str, tuple[int, int]], now_ms: int) -> Pool:
+    """Capacity by the same rule as the view v_pool, from numbers that are still fresh.
+
+    In explicit mode nothing of others is counted against us, so that others are just those of the engine's last listing.
+    """
     fresh = row.observed_at_ms is not None and now_ms - row.observed_at_ms <= FRESH_MS
     total, foreign, host = (row.total, row.foreign_used, row.host_used) if fresh else (None, None, None)
+    count, seen_at_ms = seen.get(row.engine, (0, 0))
+    if foreign is None and row.mode == "explicit" and now_ms - seen_at_ms <= FRESH_MS:
+        foreign = count
     left = None if total is None or foreign is None or host is None else total - foreign - host
     if row.mode == "auto":
         capacity = None if left is None else max(min(row.cap, left - row.margin), 0)

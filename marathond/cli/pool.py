@@ -12,10 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from marathond.cli.gather import FRESH_MS, Pool, pool_now
+from marathond.cli.gather import FRESH_MS, Pool, foreign_seen, pool_now
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, say, span, table
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, PoolRow, leases, networks_seen, pools
+
+
+BUILT_IN = frozenset({"bridge", "host", "none"})
+"""Docker's own: nobody's, and never to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,12 @@ def gather(c: sqlite3.Connection, engine_url: str | None, now_ms: int) -> PoolRe
     foreign = [
         Foreign(engine, network, max(0, now_ms - network.created_ms), _command(network, engine_url))
         for engine, network, _ in seen
-        if network.owner != "ours"
+        if network.owner != "ours" and network.name not in BUILT_IN
     ]
     held = [lease for row in rows for lease in leases(c, row.engine)]
-    return PoolReport(rows, [pool_now(row, now_ms) for row in rows], held, foreign, max((at for *_, at in seen), default=None))
+    return PoolReport(
+        rows, [pool_now(row, foreign_seen(c), now_ms) for row in rows], held, foreign, max((at for *_, at in seen), default=None)
+    )
 
 
 def _command(network: NetworkSeen, engine_url: str | None) -> str:
@@ -96,7 +102,8 @@ def _engine(row: PoolRow, pool: Pool, now_ms: int) -> Iterator[str]:
     yield f"{clean(row.engine)}: {row.mode}, {source}; cap {row.cap}" + (f", margin {row.margin}" if row.mode == "auto" else "")
     yield f"  capacity {capacity} · ours {pool.ours} ({pool.leaked} leaked) · free {free} · foreign {others}"
     if row.observed_at_ms is None:
-        yield "  the engine's networks were never seen"
+        if pool.foreign is None:
+            yield "  the engine's networks were not seen lately"
     elif now_ms - row.observed_at_ms > FRESH_MS:
         yield f"  last seen {span(now_ms - row.observed_at_ms)} ago"
 
