@@ -104,7 +104,7 @@ class LedgerMachine(LedgerHands, RuleBasedStateMachine):
             if a.state not in LIVE:
                 getattr(self, what)(a)
 
-    @rule(target=attempts, nth=st.integers(0, 7), net=st.integers(0, 4))
+    @rule(target=attempts, nth=st.integers(0, 7), net=st.integers(0, 3))
     def admit(self, nth: int, net: int) -> object:
         attempt = self._admit(self.cells[nth], net)
         return multiple() if attempt is None else attempt
@@ -390,7 +390,7 @@ def test_ledger_keeps_its_promises_whatever_the_order() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         LedgerMachine,
         settings=settings(
-            max_examples=80,
+            max_examples=150,
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),
