@@ -17,7 +17,6 @@ from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, say, sp
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, PoolRow, leases, networks_seen, pools
 
-
 BUILT_IN = frozenset({"bridge", "host", "none"})
 """Docker's own: nobody's, and never to be removed."""
 
