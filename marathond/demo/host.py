@@ -6,6 +6,7 @@ Standard library only: this runs before anything is installed.  Must not know Do
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -80,9 +81,9 @@ def can_install() -> bool:
 def apt_install(packages: Sequence[str], log: Path) -> None:
     """Install Debian packages without recommendations, questions or started services.  Raises SetupError with apt's last lines.
 
-    A stale package list answers 404, so the lists are fetched first; a broken third-party source only spoils ``update``.
+    ``a|b`` takes the first that this release has.  A stale package list answers 404, so the lists are fetched first; a broken
+    third-party source only spoils ``update``.
     """
-    say(f"installing Debian packages: {' '.join(packages)}")
     env = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
     mine = not _POLICY.exists()
     if mine:
@@ -90,16 +91,27 @@ def apt_install(packages: Sequence[str], log: Path) -> None:
         _POLICY.chmod(0o755)
     try:
         run_logged([*_APT, "update"], log, 300, env)
-        status = run_logged([*_APT, "install", "--no-install-recommends", *packages], log, 900, env)
+        chosen = sorted({_first_known(package.split("|")) for package in packages})
+        say(f"installing Debian packages: {' '.join(chosen)}")
+        status = run_logged([*_APT, "install", "--no-install-recommends", *chosen], log, 900, env)
     finally:
         if mine:
             _POLICY.unlink(missing_ok=True)
     if status != 0:
-        raise SetupError(f"apt-get could not install {' '.join(packages)} (exit {status}); whole output: {log}", tail(log))
+        raise SetupError(f"apt-get could not install {' '.join(chosen)} (exit {status}); whole output: {log}", tail(log))
+
+
+def _first_known(packages: Sequence[str]) -> str:
+    """The first package that has an install candidate here; the last one when none has, so that apt names it."""
+    for package in packages[:-1]:
+        policy = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, timeout=60, check=False).stdout
+        if re.search(r"^\s*Candidate: \d", policy, re.MULTILINE):
+            return package
+    return packages[-1]
 
 
 def need_tools(tools: dict[str, str], log: Path) -> None:
-    """Make the named programs available; ``tools`` maps a program to the Debian package that carries it."""
+    """Make the named programs available; ``tools`` maps a program to the Debian package that carries it (``a|b``: see apt_install)."""
     missing = sorted({package for tool, package in tools.items() if shutil.which(tool) is None})
     if not missing:
         return

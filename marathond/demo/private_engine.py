@@ -31,6 +31,7 @@ START_DEADLINE_S = 60.0
 STOP_PATIENCE_S = 30.0
 TOOLS = {
     "dockerd": "docker.io",
+    "docker": "docker-cli|docker.io",  # split off in Debian 13; for people and for tests
     "iptables": "iptables",
     "ip": "iproute2",
     "ps": "procps",  # docker top
@@ -232,7 +233,8 @@ class PrivateEngine:
     def inside(self, argv: list[str]) -> list[str]:
         """The command line that runs ``argv`` in the engine's namespaces, in the current folder."""
         script = 'cd "$0" && exec "$@"'
-        return [*DIE_WITH_PARENT, "nsenter", f"--target={self.pid}", "--mount", "--net", "--", "sh", "-c", script, str(Path.cwd()), *argv]
+        enter = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--root", "--"]
+        return [*DIE_WITH_PARENT, *enter, "sh", "-c", script, str(Path.cwd()), *argv]
 
     # --- stop ---
 

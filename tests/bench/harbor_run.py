@@ -39,8 +39,7 @@ APT::Sandbox::User "root";
 def compose_plugins() -> Path | None:
     """A DOCKER_CONFIG folder whose docker CLI has compose v2; None when the machine's own has it.  Raises SetupError."""
     log = CACHE / "compose.log"
-    modern = Path("/etc/debian_version").exists() and Path("/etc/debian_version").read_text()[:2] not in ("11", "12")
-    need_tools({"docker": "docker-cli" if modern else "docker.io"}, log)
+    need_tools({"docker": "docker-cli|docker.io"}, log)
     if subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=30, check=False).returncode == 0:
         return None
     config = CACHE / "docker-config"
