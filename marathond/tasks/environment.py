@@ -38,6 +38,7 @@ ENVIRONMENT_KEYS = frozenset(
 )
 _HEALTHCHECK_KEYS = frozenset(["command", "interval_sec", "timeout_sec", "start_period_sec", "start_interval_sec", "retries"])
 MAX_SIZE_MB = 1 << 40
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,1023}")
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 _SIZE_UNITS_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 
@@ -51,12 +52,17 @@ def has_file(tree: Tree, relative: str) -> bool:
 def image_of(environment: Section, tree: Tree) -> tuple[str | None, bool]:
     """The declared image (it wins) and whether there is a Dockerfile; one of the two must be."""
     image = (environment.text("docker_image") or "").strip() or None
-    if image is not None and any(character.isspace() for character in image):
+    if image is not None and not _is_reference(image):
         raise environment.wrong("docker_image", "must be an image reference")
     has_dockerfile = has_file(tree, "environment/Dockerfile")
     if image is None and not has_dockerfile:
         raise ConfigError("task.toml: environment.docker_image", "missing", "an image, or environment/Dockerfile")
     return image, has_dockerfile
+
+
+def _is_reference(image: str) -> bool:
+    """Docker's own grammar, loosely: the name becomes part of a request's path, so nothing that leads elsewhere in the API may pass."""
+    return bool(_IMAGE.fullmatch(image)) and not any(part in ("", ".", "..") for part in image.split("/"))
 
 
 def workdir_of(environment: Section) -> str | None:

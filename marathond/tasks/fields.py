@@ -13,6 +13,8 @@ from typing import Any
 from marathond.core.errors import ConfigError
 
 MAX_SHOWN = 80
+MAX_NUMBER = 1e9
+"""No number of a task is larger: 31 years in seconds, a petabyte in MiB.  What is derived from them must fit 64 bits everywhere."""
 _LARGEST_EXACT = 2**53
 
 
@@ -97,6 +99,8 @@ class Section:
             raise self.wrong(key, "must be a number that fits")
         if not math.isfinite(value) or (value <= 0 if at_least is None else value < at_least):
             raise self.wrong(key, f"must be {bound}")
+        if value > MAX_NUMBER:
+            raise self.wrong(key, f"must be at most {MAX_NUMBER:g}")
         return float(value)
 
     def _number_in_text(self, key: str, text: str) -> float:

@@ -8,6 +8,7 @@ Facts from Harbor's ``models/task/config.py``, ``models/task/task.py`` and ``uti
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -60,6 +61,8 @@ def read_task(path: Path, environ: Mapping[str, str] | None = None) -> Task | Un
     :return: the task, or why it cannot run (``task_missing``, ``task_broken``, ``task_unsupported``), in one line.
     """
     try:
+        if not _storable(path):
+            raise ConfigError("the path of the task directory", "not UTF-8", "a path that can be written down")
         tree = scan(path)
         root = _parse(tree)
         if refusal := unsupported(root, tree):
@@ -216,5 +219,16 @@ def _check_folders(tree: Tree) -> None:
             raise ConfigError(name, f"a {entry.kind.value}", "a folder")
 
 
+def _storable(path: Path) -> bool:
+    """Whether the path's bytes are text: neither JSON nor a ledger takes others."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _refused(path: Path, code: str, detail: str) -> Unrunnable:
-    return Unrunnable(path.absolute().name, str(path), code, printable(detail, MAX_DETAIL))
+    """Nobody opens a refused path again: bytes of it that are no text are written as escapes."""
+    name, where = (os.fsencode(text).decode(errors="backslashreplace") for text in (path.absolute().name, str(path)))
+    return Unrunnable(name, where, code, printable(detail, MAX_DETAIL))

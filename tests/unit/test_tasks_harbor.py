@@ -211,6 +211,11 @@ def test_files_that_mean_something_unsupported(make_task: MakeTask, file: str) -
         ("agent = 3\n" + IMAGE, ("agent = 3", "table")),
         ("environment = []", ("environment = a list",)),
         ("[environment]\ndocker_image = 7", ("docker_image = 7",)),
+        ('[environment]\ndocker_image = "../info?"', ("docker_image = '../info?'", "image reference")),
+        ('[environment]\ndocker_image = "a/../b"', ("docker_image", "image reference")),
+        ('[environment]\ndocker_image = "/a"', ("docker_image", "image reference")),
+        ("[verifier]\ntimeout_sec = 1e300\n" + IMAGE, ("verifier.timeout_sec = 1e+300", "at most 1e+09")),
+        ("[agent]\ntimeout_sec = 9007199254740993\n" + IMAGE, ("agent.timeout_sec",)),
         ("", ("environment.docker_image", "missing", "Dockerfile")),
         (b"name = '\xff'\n", ("task.toml", "not UTF-8 at byte 8")),
         (IMAGE + "x = " + "[" * 5000, ("task.toml",)),
@@ -352,3 +357,16 @@ def test_a_mutated_task_toml_never_raises(make_task: MakeTask, toml: bytes) -> N
     else:
         assert outcome.code in {"task_broken", "task_unsupported"}
         assert outcome.detail and "\n" not in outcome.detail and len(outcome.detail) <= 500
+
+
+@pytest.mark.parametrize("image", ["debian", "a/b_c:1.0-rc.1", "localhost:5000/x/y:v1..2", "x@sha256:" + "a" * 64, "a--b:_t"])
+def test_every_usual_image_reference_is_taken(make_task: MakeTask, image: str) -> None:
+    assert task(make_task(f'[environment]\ndocker_image = "{image}"\n')).image == image
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_in_words_that_are(make_task: MakeTask) -> None:
+    outcome = read_task(make_task(name=os.fsdecode(b"caf\xe9")))
+    assert isinstance(outcome, Unrunnable) and outcome.code == "task_broken"
+    assert outcome.name == "caf\\xe9"
+    for text in (outcome.name, outcome.path, outcome.detail):
+        text.encode()
