@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import anyio
 
 from marathond.core.death import Proc, Verdict, judge
-from marathond.core.errors import EngineError, GateFailed, NotFound
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound
 from marathond.core.model import AfterAgent
-from marathond.flow.world import World
+from marathond.flow.world import World, log
 from marathond.ports.engine import Engine, Process
 
 ROUNDS = 20
@@ -40,6 +40,7 @@ async def prove_death(world: World, container_id: str, agent_pids: Iterable[int]
     """Until no process of the agent's sessions lives.  Raises GateFailed("agent_undead") when that cannot be shown."""
     engine, pids = world.engine, frozenset(agent_pids)
     killed: dict[int, Proc] = {}
+    paused_once = False
     for attempt in range(ROUNDS):
         info = await world.look(lambda: engine.inspect_container(container_id))
         if info is None or not info.running:
@@ -49,13 +50,19 @@ async def prove_death(world: World, container_id: str, agent_pids: Iterable[int]
         # Only what lives can fork: with nothing to kill and nothing detached, no pause is needed to be sure.
         if not verdict.kill and not verdict.keep:
             return Death(tuple(killed.values()), (), container_running=True)
-        if verdict.kill or attempt == 0:
+        if verdict.kill or not paused_once:
             decide = functools.partial(judge, main_pid=main_pid, agent_pids=pids, policy=policy)
-            verdict = await _paused(world, container_id, decide)
-        if not verdict.kill:
+            seen = await _paused(world, container_id, decide)
+            if seen is not None and not seen.kill:
+                return Death(tuple(killed.values()), seen.keep, container_running=True)
+            if seen is not None:
+                verdict, paused_once = seen, True
+                killed.update((p.pid, p) for p in seen.kill)
+        else:
             return Death(tuple(killed.values()), verdict.keep, container_running=True)
-        killed.update((p.pid, p) for p in verdict.kill)
         await anyio.sleep(min(0.01 * 2**attempt, 1.0))
+    if not paused_once:
+        raise GateFailed("agent_undead", f"the container could not be paused in {ROUNDS} tries, so its processes cannot be told for sure")
     left = ", ".join(f"{p.pid} {p.argv[:60]}" for p in verdict.kill)
     raise GateFailed("agent_undead", f"still alive after {ROUNDS} rounds of SIGKILL: {left}")
 
@@ -67,16 +74,19 @@ async def _list(world: World, container_id: str) -> list[Proc]:
         return []
 
 
-async def _paused(world: World, container_id: str, decide: Callable[[list[Proc]], Verdict]) -> Verdict:
-    """One look and kill while nothing can run.  The container is unpaused whatever happens in between."""
+async def _paused(world: World, container_id: str, decide: Callable[[list[Proc]], Verdict]) -> Verdict | None:
+    """One look and kill while nothing can run; None when it could not be paused.  It is unpaused whatever happens in between."""
     engine: Engine = world.engine
     try:
         await world.look(lambda: engine.pause(container_id))
     except NotFound:
-        return Verdict((), ())
+        return None
+    except (EngineUnreachable, EngineTimeout):
+        raise
     except EngineError as error:
-        if "not running" not in error.detail and "already paused" not in error.detail:
-            raise
+        # A container that is just ending cannot be frozen, and each engine says so in other words: the caller looks again.
+        log.info("pause_refused", container=container_id[:12], error=str(error))
+        return None
     try:
         processes = await world.look(lambda: engine.processes(container_id))
         verdict = decide(_procs(processes))
