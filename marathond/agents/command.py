@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import sleep
 
-from marathond.core.errors import GateFailed, NotFound
+from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
 from marathond.ports.agent import AgentEnd, Environment, GatePassed
 from marathond.ports.engine import ExecSpec
@@ -49,6 +49,18 @@ echo "$code" >"$status"
 exit "$code"
 """
 
+# $1: the command's first word, looked up as the wrapper will: by PATH, or as a path from the working folder.  Without this a harness that
+# is not there would be graded as an agent that did nothing (fault b08).
+CAN_START = """
+case $1 in
+*/*)
+    [ -f "$1" ] || { echo "no such file"; exit 1; }
+    [ -x "$1" ] || { echo "not executable by $(id -un 2>/dev/null || id -u)"; exit 1; }
+    ;;
+*) command -v "$1" >/dev/null || { echo "not in PATH=$PATH"; exit 1; } ;;
+esac
+"""
+
 FILE_POLL_S = 2.0
 """How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
 
@@ -63,7 +75,7 @@ class CommandAgent:
         return {"MARATHOND_INSTRUCTION": INSTRUCTION} if arm.kind is AgentKind.COMMAND else {}
 
     async def gates(self, env: Environment) -> Sequence[GatePassed]:
-        """Uploads the oracle's solution; runs the arm's install check.  Raises GateFailed."""
+        """Uploads the oracle's solution, runs the arm's install check, looks for the command.  Raises GateFailed."""
         passed: list[GatePassed] = []
         if env.arm.kind is AgentKind.ORACLE:
             if not env.task.has_solution:
@@ -76,13 +88,24 @@ class CommandAgent:
                 await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s)
             passed.append(GatePassed("solution", "uploaded to /solution"))
         if env.arm.install_check:
-            spec = ExecSpec(env.arm.install_check, env=dict(env.arm.env), user=env.arm.user or env.task.agent_user, cwd=env.arm.cwd)
-            result = await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s, max_output=4096)
-            if result.exit_code != 0:
-                said = result.output.strip() or "no output"
-                raise GateFailed("install_check_failed", f"install check {list(env.arm.install_check)} exited {result.exit_code}: {said}")
+            await self._gate(env, env.arm.install_check, "install_check_failed", f"install check {list(env.arm.install_check)}")
             passed.append(GatePassed("install_check", "exit 0"))
+        if (command := self._command(env)) is not None:
+            argv = ("sh", "-c", CAN_START, "marathond-gate", command[0][0])
+            await self._gate(env, argv, "agent_not_started", f"looking for the agent's command {command[0][0]}")
+            passed.append(GatePassed("command", f"{command[0][0]} is there"))
         return passed
+
+    @staticmethod
+    async def _gate(env: Environment, argv: Sequence[str], code: str, name: str) -> None:
+        """Run ``argv`` as the agent would be run: its user, folder and variables."""
+        spec = ExecSpec(argv, env=dict(env.arm.env), user=env.arm.user or env.task.agent_user, cwd=env.arm.cwd)
+        try:
+            result = await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s, max_output=4096)
+        except EngineTimeout as error:
+            raise GateFailed(code, f"{name} did not end within {env.gate_timeout_s:g} s") from error
+        if result.exit_code != 0:
+            raise GateFailed(code, f"{name} exited {result.exit_code}: {result.output.strip() or 'no output'}")
 
     def _command(self, env: Environment) -> tuple[Sequence[str], dict[str, str]] | None:
         match env.arm.kind:

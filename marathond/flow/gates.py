@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import anyio
 
-from marathond.core.errors import EngineTimeout, GateFailed
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.model import Healthcheck
 from marathond.flow.world import World
 from marathond.ports.engine import ExecSpec
@@ -34,6 +34,11 @@ async def healthy(world: World, container_id: str, check: Healthcheck) -> int:
             said = f"exit {result.exit_code}: {result.output.strip() or 'no output'}"
         except EngineTimeout:
             said = f"no answer in {check.timeout_s:g} s"
+        except EngineUnreachable:
+            raise
+        except EngineError as error:
+            # The container is not there to be asked any more: waiting cannot make it healthy.
+            raise GateFailed("healthcheck_failed", f"`{check.command}` could not be run: {error}") from error
         failures += 0 if starting else 1
         if failures >= check.retries:
             raise GateFailed("healthcheck_failed", f"`{check.command}` failed {failures} times in a row, last: {said}")
