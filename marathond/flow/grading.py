@@ -14,6 +14,7 @@ from marathond.core.model import Task, trial_label
 from marathond.core.score import Fact as ScoreFact
 from marathond.core.score import Number, ScoreReading
 from marathond.flow import verify
+from marathond.flow.same_task import same_task
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
@@ -28,8 +29,15 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
     """Run the verifier until the trial is scored, void or in review."""
     assert context.container is not None and context.container.docker_id is not None
     trial_id, container_id, breaks = context.trial_id, context.container.docker_id, world.engine_breaks
-    end = await _resume(world, context) if context.verifications else await _round(world, trial_id, container_id, task, 1)
-    while True:
+    # The engine's word on memory covers the container's whole life: what the agent met must not be laid at the verifier's door (fault b09).
+    agent_oom = bool(context.agent and context.agent.oom_killed)
+    end: VerifierEnd | None
+    if context.verifications:
+        end = await _resume(world, context)
+    else:
+        await same_task(world, context)
+        end = await _round(world, trial_id, container_id, task, 1)
+    while end is not None:
         info = await world.look(lambda: world.engine.inspect_container(container_id))
         alive = context.container.gone_at_ms is not None or (info is not None and info.running)
         evidence = Evidence(
@@ -37,10 +45,12 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
             reading=await verify.read(world, trial_id, verifier_exited=end.outcome == "exited"),
             container_alive=alive or (recovered and end.outcome == "exited"),
             engine_restarted=world.engine_breaks != breaks or (recovered and info is None),
-            oom_killed=bool(info and info.oom_killed),
+            oom_killed=bool(info and info.oom_killed) and not agent_oom,
         )
         match classify(evidence):
             case Again(cause):
+                # Before the event: a task that changed meanwhile ends the trial, and then there was no second run.
+                await same_task(world, context)
                 await world.ledger.write(trials.verify_again, trial_id, cause=cause, now_ms=world.clock.wall_ms())
                 end = await _round(world, trial_id, container_id, task, end.round + 1)
             case Scored(flags):
@@ -53,10 +63,17 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
                 raise GateFailed(code, reason)
 
 
-async def _round(world: World, trial_id: int, container_id: str, task: Task, number: int) -> VerifierEnd:
-    started, removed = await verify.start(world, trial_id, container_id, task, number)
-    if removed and number == 1:
-        fact = Fact("removed before verification", ", ".join(removed[:20]), "written by the agent to /logs/verifier")
+async def _round(world: World, trial_id: int, container_id: str, task: Task, number: int) -> VerifierEnd | None:
+    """One run of the verifier; None when the container did not let it begin, and a person has been asked.
+
+    That is no void: an agent that breaks its container must not earn another attempt by it.
+    """
+    started = await verify.start(world, trial_id, container_id, task, number)
+    if isinstance(started, verify.Blocked):
+        await doubt(world, trial_id, "verifier_not_started", started.why, {"round": number})
+        return None
+    if started.removed and number == 1:
+        fact = Fact("removed before verification", ", ".join(started.removed), "written by the agent to /logs/verifier")
         await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
     return await verify.finish(world, trial_id, container_id, started)
 
@@ -82,18 +99,27 @@ async def _score(world: World, trial_id: int, seen: ScoreReading, flags: tuple[s
     if final.reward is None:
         await doubt(world, trial_id, "score_changed", "the reward was readable, and no longer is", {"flags": list(flags)})
         return
+    passed, total = _count(final.tests_passed), _count(final.tests_total)
+    if (final.tests_passed and passed is None) or (final.tests_total and total is None):
+        passed = total = None
+        flags = (*flags, "counts_too_large")
     row = ScoreRow(
         extractor=EXTRACTOR,
         reward=final.reward.value,
         reward_source=f"{final.reward.source}:{final.reward.key}",
         partial=final.partial.value if final.partial else None,
-        tests_passed=int(final.tests_passed.value) if final.tests_passed else None,
-        tests_total=int(final.tests_total.value) if final.tests_total else None,
+        tests_passed=passed,
+        tests_total=total,
         flags=(*flags, *final.flags),
         parts=_parts(final),
     )
     await world.ledger.write(trials.scored, trial_id, row, now_ms=world.clock.wall_ms())
     log.info("scored", trial=trial_label(trial_id), reward=row.reward, partial=row.partial, flags=list(row.flags))
+
+
+def _count(number: Number | None) -> int | None:
+    """None also beyond what the ledger's integers hold; the number itself stays among the parts."""
+    return int(number.value) if number is not None and number.value < 2**63 else None
 
 
 def _parts(reading: ScoreReading) -> list[tuple[str, str, str]]:

@@ -20,11 +20,12 @@ from anyio import to_thread
 
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
-from marathond.core.errors import EngineError, EngineTimeout, GateFailed, MarathonError
+from marathond.core.errors import EngineError, EngineTimeout, GateFailed
 from marathond.core.limits import effective_agent_limit
-from marathond.core.model import Arm, EndedBy, Task, TrialState, Unrunnable, trial_label
+from marathond.core.model import Arm, EndedBy, Task, TrialState, trial_label
 from marathond.flow import environment, gates, grading
 from marathond.flow.ending import Death, prove_death
+from marathond.flow.same_task import same_task
 from marathond.flow.teardown import tear_down
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
@@ -32,7 +33,6 @@ from marathond.ledger.verbs import admission, findings, trials
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import AgentEnd, Environment
-from marathond.tasks.harbor import read_task
 
 TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
@@ -70,7 +70,7 @@ async def _guarded(world: World, trial_id: int, *, recovered: bool) -> None:
         # An operator may void a trial between two of our steps: the ledger then refuses ours, and that is no bug.
         if not (world.driven[trial_id].withdrawn or await _resting(world, trial_id)):
             await _invariant(world, trial_id, broken)
-    except (MarathonError, OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as bug:
+    except Exception as bug:  # noqa: BLE001 - whatever it is, it concerns one trial: it closes admission, and the daemon and the others go on
         await _invariant(world, trial_id, bug)
 
 
@@ -111,7 +111,7 @@ async def void(world: World, trial_id: int, code: str, reason: str, *, counts_pa
 async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
     context = await world.ledger.read(cell_context, trial_id)
     arm = arm_from_data(context.arm_data)
-    task = await _task(world, context)
+    task = await same_task(world, context)
     if context.state == TrialState.RESERVED:
         await _prepare(world, context, task, arm)
         context = await world.ledger.read(cell_context, trial_id)
@@ -120,21 +120,6 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.VERIFYING:
         await grading.grade(world, context, task, recovered=recovered)
-
-
-async def _task(world: World, context: TrialContext) -> Task:
-    """Read the task again and compare it with what was planned (fault a18): a changed task must not run as the old one."""
-    task = await to_thread.run_sync(read_task, Path(context.task_path), world.fixed.environ)
-    if isinstance(task, Task) and task.digest == context.task_digest:
-        return task
-    detail = task.detail if isinstance(task, Unrunnable) else f"{context.task_path}: digest was {context.task_digest}, is {task.digest}"
-    code = "task_changed" if isinstance(task, Task) else task.code
-    await world.ledger.write(
-        admission.park_task, context.task_id, code=code, detail=detail, author="marathond", now_ms=world.clock.wall_ms()
-    )
-    if context.state in (TrialState.RUNNING, TrialState.VERIFYING) and isinstance(task, Unrunnable):
-        raise GateFailed("task_vanished", f"the tests are needed and cannot be read: {detail}")
-    raise GateFailed("task_vanished", detail)
 
 
 async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) -> None:

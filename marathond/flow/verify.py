@@ -8,7 +8,6 @@ code is ignored.
 from __future__ import annotations
 
 import secrets
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,23 +15,31 @@ import anyio
 from anyio import to_thread
 
 from marathond.core.classify import VerifierEnd
-from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, GateFailed
+from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.limits import effective_verifier_limit
 from marathond.core.model import AfterAgent, Task
 from marathond.core.score import Refusal, ScoreReading, read_score
+from marathond.core.text import printable
 from marathond.flow.ending import prove_death
 from marathond.flow.world import World
 from marathond.ledger.verbs import trials
 from marathond.ports.agent import RunDir
 from marathond.ports.engine import ExecSpec
 from marathond.tasks.artifacts import read_bounded
+from marathond.tasks.removal import empty_folder
 
 SCORE_FILES = ("reward.json", "reward.txt", "metrics.json", "stages.json")
 MAX_SCORE_FILE_BYTES = 16 << 20
 STDOUT = "test-stdout.txt"
 
-# $1: where the tests were uploaded.  The final place is cleared first: the agent may have left something there (fault c11).
-PREPARE = 'rm -rf /tests && mv "$1" /tests && chmod +x /tests/test.sh'
+NAMES_SHOWN, NAME_MAX = 20, 200
+
+# $1: where the tests were uploaded.  The final place is cleared first: the agent may have left something there (fault c11).  Something of
+# the agent's that still lives may put it back at once; then mv would move the tests INTO it, and the agent's own would be run.
+PREPARE = """
+rm -rf /tests && mv "$1" /tests && chmod +x /tests/test.sh || exit 1
+if [ -e "/tests/${1##*/}" ]; then echo "/tests came back while it was replaced"; exit 1; fi
+"""
 RUN = "exec >/logs/verifier/test-stdout.txt 2>&1 </dev/null; exec /tests/test.sh"
 
 
@@ -43,37 +50,40 @@ class Started:
     exec_id: str
     round: int
     deadline_mono_ms: int
+    removed: tuple[str, ...] = ()
 
 
-def clear_logs(run: RunDir) -> list[str]:
-    """Remove what lies in /logs/verifier before the verifier starts; names of what was there.  The folder itself is mounted and stays."""
-    folder = run.logs / "verifier"
-    found = []
-    for entry in sorted(folder.iterdir()):
-        found.append(entry.name)
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    return found
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The container did not let the verifier begin, and the engine answered all the while: not our side's doing."""
+
+    why: str
 
 
-async def start(world: World, trial_id: int, container_id: str, task: Task, round: int) -> tuple[Started, list[str]]:
-    """Upload and start.  Raises GateFailed("verifier_not_started").  Returns also the names of files that were removed."""
-    run = world.run_dir(trial_id)
-    removed = await to_thread.run_sync(clear_logs, run)
+def clear_logs(run: RunDir) -> tuple[str, ...]:
+    """Remove what lies in /logs/verifier before the verifier starts.  The folder itself is mounted and stays.
+
+    :return: the first names of what was there, made harmless: the agent chose them.
+    :raises OSError: something puts new entries there as fast as they are removed.
+    """
+    names = empty_folder(run.logs / "verifier")
+    shown = tuple(printable(name, NAME_MAX) or "(unprintable)" for name in names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else (*shown, f"and {len(names) - NAMES_SHOWN} more")
+
+
+async def start(world: World, trial_id: int, container_id: str, task: Task, round: int) -> Started | Blocked:
+    """Upload and start.  Raises GateFailed("verifier_not_started") when the engine or our own files are to blame."""
+    run, breaks = world.run_dir(trial_id), world.engine_breaks
+    try:
+        removed = await to_thread.run_sync(clear_logs, run)
+    except OSError as error:
+        return Blocked(f"/logs/verifier could not be emptied: {error.strerror or error}")
     folder = f"/.marathond-tests-{secrets.token_hex(8)}"
     limit = effective_verifier_limit(task.verifier_timeout_s, world.fixed.verifier_multiplier, declared=task.verifier_timeout_declared)
     try:
         await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
-        prepared = await world.engine.run_exec(
-            container_id,
-            ExecSpec(("sh", "-c", PREPARE, "marathond-tests", folder), user="0", cwd="/"),
-            timeout_s=world.fixed.gate_timeout_s,
-            max_output=2048,
-        )
-        if prepared.exit_code != 0:
-            raise GateFailed("verifier_not_started", f"tests could not be put in place: {prepared.output.strip()}")
+        if (blocked := await _put_in_place(world, container_id, folder)) is not None:
+            return blocked
         exec_id = await world.engine.create_exec(
             container_id, ExecSpec(("sh", "-c", RUN, "marathond-verifier"), env=dict(task.verifier_env), user=task.verifier_user)
         )
@@ -92,10 +102,30 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
         )
         await begin(world, exec_id)
     except EngineError as error:
+        info = await world.look(lambda: world.engine.inspect_container(container_id))
+        if info is not None and not info.running and world.engine_breaks == breaks:
+            shown = f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
+            return Blocked(f"the container ended before the verifier could start, the engine did not: {shown}")
         raise GateFailed("verifier_not_started", str(error)) from error
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
-    return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000)), removed
+    return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000), removed)
+
+
+async def _put_in_place(world: World, container_id: str, folder: str) -> Blocked | None:
+    """With the container's own tools, which the agent may have taken away or replaced."""
+    spec, limit_s = ExecSpec(("sh", "-c", PREPARE, "marathond-tests", folder), user="0", cwd="/"), world.fixed.gate_timeout_s
+    try:
+        prepared = await world.engine.run_exec(container_id, spec, timeout_s=limit_s, max_output=2048)
+    except EngineUnreachable:
+        raise
+    except EngineTimeout:
+        # Slow engine or hanging tool?  An engine that answers at once is not slow.
+        await world.engine.inspect_container(container_id)
+        return Blocked(f"tests could not be put in place within {limit_s:g} s")
+    if prepared.exit_code != 0:
+        return Blocked(f"tests could not be put in place: exit {prepared.exit_code}: {prepared.output.strip() or 'no output'}")
+    return None
 
 
 async def begin(world: World, exec_id: str) -> None:
