@@ -1,0 +1,147 @@
+"""How agents end: by themselves, at the deadline, with what they leave running; and which deadline it was.
+
+Two campaigns: one keeps what detached itself, as Harbor does, and has an own limit beside the tasks'; the other kills all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.hostile import Ran, campaign
+from tests.support.rig import make_task
+
+pytestmark = pytest.mark.docker
+
+COUNT = "n=0; while :; do n=$((n + 1)); echo $n >/new; mv /new /count; sleep 0.05; done"
+VERIFIER = """
+first=$(cat /count 2>/dev/null || echo 0)
+sleep 0.5
+echo "{\\"first\\": $first, \\"second\\": $(cat /count 2>/dev/null || echo 0)}" >/logs/verifier/metrics.json
+echo 1 >/logs/verifier/reward.txt
+"""
+DEADLINE_S, OWN_S = 3.0, 20.0
+BACKGROUND = f"({COUNT}) & sleep 0.3; exit 0"
+DETACHED = f"setsid sh -c '{COUNT}' >/dev/null 2>&1 & sleep 0.3; exit 0"
+NESTED = f"setsid sh -c '({COUNT}) & setsid sleep 300 & wait' >/dev/null 2>&1 & sleep 0.3; exit 0"
+
+AGENTS = {
+    "counts-on": COUNT,
+    "counts-behind": BACKGROUND,
+    "counts-detached": DETACHED,
+    "forks": "i=0; while [ $i -lt 200 ]; do sleep 300 & i=$((i + 1)); done; wait",
+    "stopped": "trap '' TERM INT HUP; kill -STOP $$; sleep 300",
+    "late-start": "date +%s%N >/began; sleep 1; exit 0",
+}
+AT_DEADLINE = ("counts-on", "forks", "stopped")
+SLOW = 'healthcheck = { command = "[ -e /ready ] || { touch /ready; sleep 4; false; }", interval_sec = 0.1, timeout_sec = 10 }'
+
+
+@pytest.fixture(scope="module")
+def kept(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    root, tasks = tmp_path_factory.mktemp("endings"), []
+    for name, script in AGENTS.items():
+        agent_s = DEADLINE_S if name in AT_DEADLINE or name == "late-start" else 60
+        environment = SLOW if name == "late-start" else ""
+        tasks.append(make_task(root, name, instruction=script, test=VERIFIER, agent_s=agent_s, environment=environment))
+    tasks.append(make_task(root, "own-limit", instruction="exit 0", test=VERIFIER, agent_s=OWN_S * 10))
+    tasks.append(undeclared := make_task(root, "no-limit", instruction="exit 0", test=VERIFIER))
+    text = (undeclared / "task.toml").read_text()
+    (undeclared / "task.toml").write_text(text.replace("[agent]\ntimeout_sec = 30.0\n", "").replace("[verifier]\ntimeout_sec = 30.0\n", ""))
+    arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
+    overrides = {"limits.agent_timeout_s": OWN_S, "limits.agent_timeout_multiplier": 1.5, "limits.verifier_timeout_multiplier": 2.0}
+    with campaign(docker_host, tasks, arms, overrides) as ran:
+        yield ran
+
+
+@pytest.fixture(scope="module")
+def killed(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    root = tmp_path_factory.mktemp("killall")
+    tasks = [
+        make_task(root, "counts-detached", instruction=DETACHED, test=VERIFIER),
+        make_task(root, "counts-nested", instruction=NESTED, test=VERIFIER),
+    ]
+    arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"'], "after_agent": "kill-all"}}
+    with campaign(docker_host, tasks, arms) as ran:
+        yield ran
+
+
+def counted(ran: Ran, task: str) -> tuple[float, float]:
+    parts = ran.parts(task)
+    return float(parts["first"]), float(parts["second"])
+
+
+@pytest.mark.parametrize("task", ["counts-on", "counts-behind"])
+def test_b07_what_runs_in_the_agents_session_is_dead_before_the_verifiers_first_line(kept: Ran, task: str) -> None:
+    first, second = counted(kept, task)
+    assert first == second > 0
+    assert all(fate == "killed" for fate, _ in kept.processes(task)) and kept.processes(task)
+    assert kept.reward(task) == 1.0
+
+
+def test_b07_what_detached_itself_goes_on_under_keep_detached_and_is_listed(kept: Ran) -> None:
+    first, second = counted(kept, "counts-detached")
+    assert second > first > 0
+    assert any(fate == "kept" and "count" in argv for fate, argv in kept.processes("counts-detached"))
+    assert kept.facts("counts-detached")["after agent"] == ("keep-detached", "arm")
+
+
+@pytest.mark.parametrize("task", ["counts-detached", "counts-nested"])
+def test_b07_what_detached_itself_is_dead_under_kill_all_and_is_listed(killed: Ran, task: str) -> None:
+    first, second = counted(killed, task)
+    assert first == second > 0
+    assert any("count" in argv for _, argv in killed.processes(task))
+    assert {fate for fate, _ in killed.processes(task)} == {"killed"}
+    assert killed.facts(task)["after agent"] == ("kill-all", "arm")
+
+
+@pytest.mark.parametrize("task", AT_DEADLINE)
+def test_c10_a_spent_budget_is_an_ordinary_end_verified_once_and_scored(kept: Ran, task: str) -> None:
+    assert kept.reward(task) == 1.0
+    assert kept.agent(task, "ended_by, exit_code") == ("deadline", None)
+    events = [row[0] for row in kept.rig.sql("SELECT event FROM trial_event WHERE trial_id = ? ORDER BY seq", kept.trial(task))]
+    assert events == ["reserved", "environment_up", "agent_started", "budget_spent", "scored"]
+    assert kept.rounds(task) == [("exited", 0)]
+    assert kept.rig.one("SELECT budget_ended FROM trial WHERE trial_id = ?", kept.trial(task)) == 1
+
+
+def test_two_hundred_processes_die_at_the_deadline(kept: Ran) -> None:
+    assert sum(fate == "killed" for fate, _ in kept.processes("forks")) == 200  # the record's bound; one more is the shell itself
+
+
+def test_c09_the_deadline_starts_with_the_agent_not_with_its_gates(kept: Ran) -> None:
+    """The health check alone takes longer than the agent's limit; the agent has its whole time after it."""
+    assert kept.agent("late-start", "ended_by, exit_code") == ("agent", 0)
+    trial = kept.trial("late-start")
+    waited, limit = kept.rig.one(
+        "SELECT started_at_ms - created_at_ms, limit_ms FROM trial JOIN trial_agent USING (trial_id) WHERE trial_id = ?", trial
+    )
+    assert waited > 4000 and limit == int(DEADLINE_S * 1500) and waited + 1000 > limit
+    assert kept.facts("late-start")["gate healthcheck"] == ("passed at try 2", "task")
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("late-start", (4500, "task 3 x 1.5", "own 20")),
+        ("own-limit", (20000, "own", "task 200 x 1.5")),
+        ("no-limit", (20000, "own", "")),
+    ],
+)
+def test_c15_the_effective_deadline_is_recorded_with_its_origin_and_its_rival(kept: Ran, task: str, expected: tuple[int, str, str]) -> None:
+    assert kept.agent(task, "limit_ms, limit_origin, limit_loser") == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"), [("own-limit", (60000, "task 30 x 2.0")), ("no-limit", (1200000, "format-default 600 x 2.0"))]
+)
+def test_c15_the_verifiers_deadline_too(kept: Ran, task: str, expected: tuple[int, str]) -> None:
+    assert kept.rig.one("SELECT limit_ms, limit_origin FROM verification WHERE trial_id = ?", kept.trial(task)) == expected
+
+
+def test_no_ending_closes_admission_or_costs_an_attempt(kept: Ran, killed: Ran) -> None:
+    for ran in (kept, killed):
+        assert ran.stop_losses() == []
+        assert ran.rig.sql("SELECT * FROM void") == []
+        assert ran.rig.sql("SELECT * FROM review") == []
