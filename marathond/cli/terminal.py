@@ -12,10 +12,12 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
+import aiohttp
 import anyio
 import anyio.lowlevel
+from aiodocker.exceptions import DockerError
 from aiodocker.stream import Stream
 
 from marathond.core.errors import EngineError
@@ -23,6 +25,10 @@ from marathond.engine.client import EngineClient
 from marathond.ports.engine import ExecSpec
 
 CHUNK = 65536
+
+RESIZE_TRIES, RESIZE_PAUSE_S = 10, 0.05
+
+Resize = Callable[..., Awaitable[None]]
 
 DETACH_KEYS = "ctrl-^,ctrl-^"
 """Docker's own (ctrl-p) would swallow the shell's "previous command"."""
@@ -56,6 +62,8 @@ async def run_in_container(client: EngineClient, container_id: str, spec: ExecSp
                 tasks.start_soon(_stdin_to, stream)
                 await _output_of(stream)
                 tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
     finally:
         await stream.close()
     state = await client.request("exec.inspect", "GET", f"exec/{made.id}/json")
@@ -65,6 +73,16 @@ async def run_in_container(client: EngineClient, container_id: str, spec: ExecSp
     return code
 
 
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong, as one error: the engine's in the house's words, our own (a closed pipe) as it is."""
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    if isinstance(leaf, DockerError | aiohttp.ClientError):
+        return EngineError("exec.attach", 0, f"the connection to the command broke: {leaf}")
+    return leaf
+
+
 async def _stdin_to(stream: Stream) -> None:
     """Until the end of our stdin, which is passed on as the end of the command's.
 
@@ -72,7 +90,10 @@ async def _stdin_to(stream: Stream) -> None:
     """
     fd = sys.stdin.fileno()
     while data := await _read(fd):
-        await stream.write_in(data)
+        try:
+            await stream.write_in(data)
+        except ConnectionError:  # the command no longer reads; what it still writes goes on
+            return
     response = stream._resp  # aiodocker has no half-close of its own
     transport = response.connection.transport if response is not None and response.connection is not None else None
     if transport is not None and transport.can_write_eof():
@@ -98,19 +119,24 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-async def _follow_size(resize: object) -> None:
+async def _follow_size(resize: Resize) -> None:
     """Now, and at every change of our window."""
-    assert callable(resize)
     with anyio.open_signal_receiver(signal.SIGWINCH) as changes:
         await _resize(resize)
         async for _ in changes:
             await _resize(resize)
 
 
-async def _resize(resize: object) -> None:
-    assert callable(resize)
+async def _resize(resize: Resize) -> None:
+    """The engine refuses while the command is only just starting: asked again for half a second.  A wrong size harms nothing further."""
     size = shutil.get_terminal_size()
-    await resize(h=size.lines, w=size.columns)
+    for _ in range(RESIZE_TRIES):
+        try:
+            await resize(h=size.lines, w=size.columns)
+        except DockerError:
+            await anyio.sleep(RESIZE_PAUSE_S)
+        else:
+            return
 
 
 @contextlib.contextmanager
