@@ -6,7 +6,7 @@ from typing import Any
 
 from marathond import __version__
 from marathond.ledger.verbs.campaigns import CampaignRow, StoredArm, StoredTask
-from marathond.ledger.verbs.status import TrialShown
+from marathond.ledger.verbs.show import TrialShown
 from marathond.tasks.layout import (
     AgentView,
     ArmView,

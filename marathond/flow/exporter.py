@@ -15,7 +15,7 @@ from anyio import to_thread
 from marathond.core.errors import ArtifactError
 from marathond.flow.documents import job_view, trial_view
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import artifacts, campaigns, findings, status
+from marathond.ledger.verbs import artifacts, campaigns, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.campaigns import StoredArm
 from marathond.ledger.verbs.context import cell_context
@@ -113,7 +113,7 @@ class Exporter:
         self._seen_event = newest
 
     async def _document(self, trial_id: int, arms: dict[str, StoredArm], sides: dict[str, str], *, fresh: bool) -> None:
-        shown = await self.world.ledger.read(status.show, trial_id)
+        shown = await self.world.ledger.read(show.show, trial_id)
         view = trial_view(self.world.fixed.ledger_id, shown, arms[shown.context.arm], sides)
         self._lines[trial_id] = line_of(view)
         if fresh or shown.folder is not None:

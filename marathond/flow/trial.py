@@ -29,11 +29,13 @@ from marathond.flow.same_task import same_task
 from marathond.flow.teardown import tear_down
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
-from marathond.ledger.verbs import admission, findings, trials
+from marathond.ledger.verbs import admission, findings, show, trials
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import AgentEnd, Environment
 
+SESSION = "agent session"
+"""Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
 TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
 
@@ -167,6 +169,7 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     log.info("agent_started", trial=trial_label(trial_id), arm=context.arm, task=context.task, limit_s=limit.limit_s, origin=limit.origin)
     if exec_id is not None:
         await _begin(world, env, exec_id)
+        await _note_session(world, trial_id, exec_id)
 
 
 def _write_start(c: sqlite3.Connection, /, trial_id: int, facts: Sequence[Fact], *, now_ms: int, **start: Any) -> None:
@@ -186,6 +189,14 @@ async def _begin(world: World, env: Environment, exec_id: str) -> None:
         raise GateFailed("agent_not_started", str(error)) from error
 
 
+async def _note_session(world: World, trial_id: int, exec_id: str) -> None:
+    """Write down which session the agent's processes have: an engine that restarts under live-restore forgets the exec (fault b18)."""
+    seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    if seen is not None and seen.pid:
+        fact = Fact(SESSION, str(seen.pid), "engine")
+        await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
+
+
 async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
     """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
     assert context.agent is not None and context.container is not None and context.container.docker_id is not None
@@ -196,7 +207,7 @@ async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> N
         left_s = math.inf if row.limit_ms is None else max(0, row.started_mono_ms + row.limit_ms - world.clock.mono_ms()) / 1000
         with anyio.move_on_after(left_s):
             end = await AGENTS[arm.kind].wait(env, row.exec_id)
-    death = await _death(world, container_id, row.exec_id, arm)
+    death = await _death(world, context.trial_id, container_id, row.exec_id, arm)
     info = await world.look(lambda: world.engine.inspect_container(container_id))
     await _record_end(world, context, end, death, oom_killed=bool(info and info.oom_killed))
     if not death.container_running:
@@ -208,12 +219,15 @@ async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> N
         )
 
 
-async def _death(world: World, container_id: str, exec_id: str | None, arm: Arm) -> Death:
+async def _death(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm) -> Death:
     if exec_id is None:
         info = await world.look(lambda: world.engine.inspect_container(container_id))
         return Death((), (), container_running=info is not None and info.running)
     seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
     pids = [seen.pid] if seen is not None and seen.pid else []
+    if seen is None:
+        known = (await world.ledger.read(show.show, trial_id)).facts
+        pids = [int(fact.value) for fact in known if fact.name == SESSION]
     return await prove_death(world, container_id, pids, arm.after_agent)
 
 

@@ -7,7 +7,6 @@ fails is a refusal, never an empty ledger (fault f11).  Must not run verbs other
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +52,8 @@ def create(path: Path, *, host: str, now_ms: int, filesystem_type: str = "") -> 
         raise LedgerRefused("missing", f"ledger {path}: no folder {path.parent}")
     place.refuse_network_filesystem(path, filesystem_type)
     place.probe_room(path)
+    import secrets  # here: `status` opens ledgers, too, and must start quickly
+
     ledger_id = secrets.token_hex(6)
     aside = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:

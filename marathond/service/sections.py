@@ -192,7 +192,6 @@ class Limits(Section):
     verifier_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's verifier limit")
     after_agent: AfterAgent = Field(default=AfterAgent.KEEP_DETACHED, description="what happens to processes an agent detached on purpose")
     gate_timeout_s: Num = Field(default=60.0, gt=0, le=86400, description="deadline of one gate before the agent's start")
-    exec_output_max_mb: Int = Field(default=256, ge=1, le=2**20, description="most that is kept of one process's output")
     artifact_max_mb: Int = Field(default=2048, ge=1, le=2**20, description="most that is collected from one trial")
     artifact_max_files: Int = Field(default=20000, ge=1, le=10**7, description="most files that are collected from one trial")
 

@@ -14,7 +14,7 @@ from support.big_ledger import LIVE, check, fill_big
 from support.ledgers import ENGINE, cell, memory_ledger
 from support.ledgers import admit as admit_one
 
-from marathond.ledger.verbs import admission, findings, networks, settings, status, trials
+from marathond.ledger.verbs import admission, findings, networks, settings, show, status, trials
 from marathond.ledger.verbs.runs import last_run
 
 TRIALS = 10_000
@@ -30,7 +30,7 @@ READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "last_run": (last_run, 1_000),
     "stops": (admission.stops, 1_000),
     "observations": (settings.observations, 1_000),
-    "show": (lambda c: status.show(c, TRIALS // 2), 2_000),
+    "show": (lambda c: show.show(c, TRIALS // 2), 2_000),
     "snapshot": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64), 45 * TRIALS),
     "leases": (lambda c: networks.leases(c, ENGINE), 10_000),
     "unfinished": (trials.unfinished, 1_000),

@@ -10,7 +10,7 @@ from support import ledgers as help
 from support.ledgers import ENGINE, T0, arm, bring_to, cell, daemon_void, fill, let_go, memory_ledger, start_verifier, submission
 
 from marathond.core.errors import Refused
-from marathond.ledger.verbs import admission, findings, networks, operator, status, trials
+from marathond.ledger.verbs import admission, findings, networks, operator, show, status, trials
 from marathond.ledger.verbs.networks import NetworkSeen
 
 
@@ -143,7 +143,7 @@ def test_d02_unreadable_twice_is_review_never_zero_and_a_person_decides(c: sqlit
     with pytest.raises(Refused, match="accepting needs --reward"):
         operator.decide_review(c, trial.trial_id, accept=True, reward=None, reason="r", author="ana", now_ms=T0)
     operator.decide_review(c, trial.trial_id, accept=True, reward=0.25, reason="read by hand", author="ana", now_ms=T0)
-    shown = status.show(c, trial.trial_id)
+    shown = show.show(c, trial.trial_id)
     assert shown.cell_state == "done" and (shown.scores[0].reward, shown.scores[0].reward_source) == (0.25, "operator ana")
     assert (shown.reviews[0].decision, shown.reviews[0].author, shown.reviews[0].evidence) == (
         "accepted",
@@ -204,7 +204,7 @@ def test_f07_every_attempt_keeps_its_row(c: sqlite3.Connection) -> None:
         let_go(c, admitted)
         ids.append(admitted.trial_id)
     final = bring_to(c, cell(c), "scored")
-    shown = status.show(c, final.trial_id)
+    shown = show.show(c, final.trial_id)
     assert [(row.trial_id, row.attempt, row.state, row.void_code) for row in shown.attempts] == [
         *((trial_id, n, "voided", "engine_failed") for n, trial_id in enumerate(ids, start=1)),
         (final.trial_id, 4, "scored", None),
@@ -306,6 +306,6 @@ def test_agent_end_by_budget_is_its_own_event(c: sqlite3.Connection) -> None:
     budget = bring_to(c, cell(c, "zstd", "goal"), "scored", ended_by="deadline")
     events = {row[0]: row[1] for row in c.execute("SELECT trial_id, event FROM trial_event WHERE seq = 4").fetchall()}
     assert events == {own.trial_id: "agent_ended", budget.trial_id: "budget_spent"}
-    context = status.show(c, budget.trial_id).context
+    context = show.show(c, budget.trial_id).context
     assert context.agent is not None and (context.agent.ended_by, context.agent.limit_origin) == ("deadline", "task 600 x 1.0")
     assert [(row.arm, row.budget_ended) for row in status.counts_by_arm(c, 1)][:2] == [("plain", 0.0), ("goal", 1.0)]

@@ -83,7 +83,7 @@ def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(r
     ("text", "line"),
     [
         (CONFIG + "[admission]\nconcurrency = 0\n", "marathond.toml:14: admission.concurrency = 0: must be at least 1\n"),
-        (CONFIG.replace("tasks/*", "taks/*"), 'taks/*": matches no folder\n'),
+        (CONFIG.replace("tasks/*", "taks/*"), "matches no folder\n"),
         ("[campaign\n", "marathond.toml:1: not TOML: "),
     ],
 )

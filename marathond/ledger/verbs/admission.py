@@ -14,6 +14,7 @@ from marathond.core.plan import Holding, OpenCell, Snapshot, Stop
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 from marathond.ledger.verbs.parks import park_cell, park_task
 from marathond.ledger.verbs.sql import NEWEST_RUN, scalar
+from marathond.ledger.verbs.stops import StopRow, stops
 
 __all__ = ["Admitted", "StopRow", "admit", "end_stop", "open_stop", "park_cell", "park_task", "snapshot", "stops"]
 
@@ -29,16 +30,6 @@ class Admitted:
     lease_id: int | None
     container_name: str
     network_name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StopRow:
-    stop_id: int
-    kind: str
-    detail: str
-    author: str
-    at_ms: int
-    until_ms: int | None
 
 
 # Walks the planned order until the limit is reached.  The three IS NULL follow from 'open'; said here, they spare the further look-ups
@@ -128,9 +119,3 @@ def end_stop(c: sqlite3.Connection, kind: str, *, author: str, now_ms: int) -> b
     """False when no such stop stands."""
     sql = "UPDATE admission_stop SET ended_at_ms = ?, ended_by = ? WHERE kind = ? AND ended_at_ms IS NULL"
     return c.execute(sql, (now_ms, author, kind)).rowcount == 1
-
-
-def stops(c: sqlite3.Connection) -> list[StopRow]:
-    """Standing stops, oldest first."""
-    sql = "SELECT stop_id, kind, detail, author, at_ms, until_ms FROM admission_stop WHERE ended_at_ms IS NULL ORDER BY stop_id"
-    return [StopRow(**dict(row)) for row in c.execute(sql).fetchall()]

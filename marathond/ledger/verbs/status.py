@@ -1,4 +1,4 @@
-"""What ``status`` and ``show`` read.  Bounded by the campaign, quick at 100,000 trials: few passes, each over an index.
+"""What ``status`` reads.  Bounded by the campaign, quick at 100,000 trials: few passes, each over an index.
 
 Must not decide what is healthy; it counts.  A number that cannot be known is None, never 0.
 """
@@ -9,34 +9,17 @@ import sqlite3
 from dataclasses import dataclass
 
 from marathond.core.model import LIVE_STATES
-from marathond.ledger.verbs.admission import stops
 from marathond.ledger.verbs.cells import cells_by_arm
 from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.verbs.networks import pools
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.settings import observations
-from marathond.ledger.verbs.show import (
-    AttemptRow,
-    EventRow,
-    FactRow,
-    ReviewRow,
-    ScoreShown,
-    TrialShown,
-    VoidRow,
-    show,
-)
 from marathond.ledger.verbs.sql import LIVE
+from marathond.ledger.verbs.stops import stops
 
 __all__ = [
     "ArmCounts",
-    "AttemptRow",
-    "EventRow",
-    "FactRow",
     "LiveTrial",
-    "ReviewRow",
-    "ScoreShown",
-    "TrialShown",
-    "VoidRow",
     "counts_by_arm",
     "durations",
     "last_run",
@@ -45,7 +28,6 @@ __all__ = [
     "open_findings",
     "parked_by_code",
     "pools",
-    "show",
     "stops",
 ]
 
