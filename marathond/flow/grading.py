@@ -7,13 +7,15 @@ container is removed before the reading that counts.  The decision is core/class
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from marathond.core.classify import Again, Evidence, Review, Scored, VerifierEnd, Void, classify
 from marathond.core.errors import GateFailed
-from marathond.core.model import Task, trial_label
+from marathond.core.model import AfterAgent, Task, trial_label
 from marathond.core.score import Fact as ScoreFact
 from marathond.core.score import Number, ScoreReading
 from marathond.flow import verify
+from marathond.flow.ending import prove_death
 from marathond.flow.same_task import same_task
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
@@ -21,6 +23,8 @@ from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.context import TrialContext
 from marathond.ledger.verbs.trials import Fact, ScoreRow
 
+MAX_INTERRUPTED = 5
+"""Interruptions of one trial's verification before a person is asked; each is an engine restart."""
 EXTRACTOR = 1
 """Version of core/score.py's rules; a newer one regrades stored artifacts and keeps this one's rows."""
 
@@ -37,11 +41,16 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
     else:
         await same_task(world, context)
         end = await _round(world, trial_id, container_id, task, 1)
+    interrupted = sum(row.outcome == "lost" for row in context.verifications)
     while end is not None:
         info = await world.look(lambda: world.engine.inspect_container(container_id))
+        if end.outcome == "lost" and info is not None and info.running and interrupted < MAX_INTERRUPTED:
+            interrupted += 1
+            end = await _interrupted(world, context, task, end.round)
+            continue
         alive = context.container.gone_at_ms is not None or (info is not None and info.running)
         evidence = Evidence(
-            verifier=end,
+            verifier=replace(end, round=end.round - interrupted),
             reading=await verify.read(world, trial_id, verifier_exited=end.outcome == "exited"),
             container_alive=alive or (recovered and end.outcome == "exited"),
             engine_restarted=world.engine_breaks != breaks or (recovered and info is None),
@@ -54,6 +63,7 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
                 await world.ledger.write(trials.verify_again, trial_id, cause=cause, now_ms=world.clock.wall_ms())
                 end = await _round(world, trial_id, container_id, task, end.round + 1)
             case Scored(flags):
+                flags = (*flags, "verification_interrupted") if interrupted else flags
                 await _score(world, trial_id, evidence.reading, flags)
                 return
             case Review(code, detail, shown):
@@ -76,6 +86,19 @@ async def _round(world: World, trial_id: int, container_id: str, task: Task, num
         fact = Fact("removed before verification", ", ".join(started.removed), "written by the agent to /logs/verifier")
         await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
     return await verify.finish(world, trial_id, container_id, started)
+
+
+async def _interrupted(world: World, context: TrialContext, task: Task, number: int) -> VerifierEnd | None:
+    """The engine restarted under a verifier and forgot its exec (live-restore): end whatever is left of it, run it again, say so.
+
+    What the agent detached dies with it: without the exec's id the two cannot be told apart, and two verifiers must never run at once.
+    """
+    assert context.container is not None and context.container.docker_id is not None
+    container_id = context.container.docker_id
+    await prove_death(world, container_id, [], AfterAgent.KILL_ALL)
+    await same_task(world, context)
+    await world.ledger.write(trials.verify_again, context.trial_id, cause="interrupted", now_ms=world.clock.wall_ms())
+    return await _round(world, context.trial_id, container_id, task, number + 1)
 
 
 async def _resume(world: World, context: TrialContext) -> VerifierEnd:

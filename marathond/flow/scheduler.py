@@ -21,12 +21,15 @@ from marathond.core.subnets import NetworkSubnets, auto_capacity
 from marathond.flow.breaker import Breaker
 from marathond.flow.environment import next_subnets
 from marathond.flow.images import ImageKeeper
+from marathond.flow.sight import Sight
 from marathond.flow.trial import run_trial
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
+from marathond.ledger.verbs.campaigns import StoredTask
 from marathond.ports.engine import LABEL_LEDGER
 from marathond.ports.host import HostUnknown
+from marathond.tasks.support import check_host
 
 TICK_S = 5.0
 """At the latest; every end of a trial, image or command rings the bell."""
@@ -44,6 +47,7 @@ class Scheduler:
         self._engine_down = "not asked yet"
         self._engine_seen_ms = -(10**9)
         self._data_root: Path | None = None
+        self._sight = Sight(world)
         self._breaker = Breaker(world)
 
     async def run(self) -> None:
@@ -67,6 +71,9 @@ class Scheduler:
         if snapshot.open_total and not host.engine_down:
             await self._want_images(snapshot)
         decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
+        if decided.admissions and (blind := await self._sight.problem(next(iter(world.images.values())).id)):
+            waits = Waiting("ENGINE", snapshot.open_total, f"ENGINE ({blind})")
+            decided = Plan((), (waits,))
         admitted = await self._enact(decided) if decided.admissions else 0
         await self._observe(decided, admitted)
         if admitted:
@@ -77,8 +84,23 @@ class Scheduler:
         missing = {cell.task_id for cell in snapshot.open_cells} - self.world.images.keys()
         if missing:
             for task in await self.world.ledger.read(campaigns.tasks_of, self.world.fixed.campaign_id):
-                if task.task_id in missing:
+                if task.task_id in missing and not await self._too_large(task):
                     self.images.want(task)
+
+    async def _too_large(self, task: StoredTask) -> bool:
+        """Park a task that no amount of waiting can fit on this host."""
+        if self._ncpu is None or self._memory_mb is None:
+            return False
+        refusal = check_host(task, int(self._ncpu), self._memory_mb << 20)
+        if refusal is None:
+            return False
+        now_ms = self.world.clock.wall_ms()
+        await self.world.ledger.write(
+            admission.park_task, task.task_id, code=refusal.code, detail=refusal.detail, author="marathond", now_ms=now_ms
+        )
+        log.warning("task_parked", task=task.name, code=refusal.code, detail=refusal.detail)
+        self.world.wake.ring()
+        return True
 
     async def _host(self, snapshot: Snapshot) -> HostFacts:
         """What the host has.  What cannot be seen is unknown, and nothing that needs it is admitted."""

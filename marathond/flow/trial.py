@@ -207,6 +207,8 @@ async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> N
         left_s = math.inf if row.limit_ms is None else max(0, row.started_mono_ms + row.limit_ms - world.clock.mono_ms()) / 1000
         with anyio.move_on_after(left_s):
             end = await AGENTS[arm.kind].wait(env, row.exec_id)
+        if end is None:
+            end = await _ended_before_us(world, row.exec_id)
     death = await _death(world, context.trial_id, container_id, row.exec_id, arm)
     info = await world.look(lambda: world.engine.inspect_container(container_id))
     await _record_end(world, context, end, death, oom_killed=bool(info and info.oom_killed))
@@ -217,6 +219,12 @@ async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> N
         await grading.doubt(
             world, context.trial_id, "container_ended", f"the container ended under its agent, the engine did not: {shown}", {}
         )
+
+
+async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:
+    """Past the deadline: did the agent end by itself first, while no daemon was there to see it?"""
+    info = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    return AgentEnd(info.exit_code, "exec") if info is not None and not info.running and info.exit_code is not None else None
 
 
 async def _death(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm) -> Death:
@@ -239,9 +247,11 @@ async def _record_end(world: World, context: TrialContext, end: AgentEnd | None,
     if end is None:
         ended_by = EndedBy.DEADLINE
     elif end.exit_code == 137 and overrun_ms:
-        ended_by = EndedBy.TIMER
+        # The container's own timer: it fires TIMER_GRACE_S after the deadline, however late somebody looks.
+        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, TIMER_GRACE_S * 1000)
     else:
-        ended_by = EndedBy.AGENT
+        # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
+        ended_by, overrun_ms = EndedBy.AGENT, None if overrun_ms else overrun_ms
     listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
     await world.ledger.write(
         trials.agent_ended,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.core.model import NetworkPolicy, Unrunnable
 from marathond.tasks.digest import Tree
 from marathond.tasks.fields import Section, show
 
@@ -123,7 +123,20 @@ def _word(policy: NetworkPolicy) -> str:
     return next(word for word, mode in _MODES.items() if mode is policy)
 
 
-def check_host(task: Task, ncpu: int, memory_bytes: int) -> Unrunnable | None:
+class Sized(Protocol):
+    """What a task declares of its size, whoever holds it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def cpus(self) -> float | None: ...
+    @property
+    def memory_mb(self) -> int | None: ...
+
+
+def check_host(task: Sized, ncpu: int, memory_bytes: int) -> Unrunnable | None:
     """Refuse a task that declares more than the engine's host has (``ncpu`` processors, ``memory_bytes``); storage is not checked here."""
     if task.cpus is not None and task.cpus > ncpu:
         detail = f"environment.cpus = {task.cpus:g}: this host has {ncpu}"

@@ -135,7 +135,6 @@ def test_voids_stay_with_the_cells_that_deserve_them(ran: Ran) -> None:
     assert tasks == [("sick",), ("unsolved",)]
 
 
-@pytest.mark.xfail(strict=True, reason="tasks.support.check_host is not called: the scheduler admits what can never fit")
 def test_f06_a_task_larger_than_the_host_parks_before_it_is_tried(ran: Ran) -> None:
     assert ran.trials("too-big", "nop") == []
     code, detail = ran.park("too-big", "nop")
