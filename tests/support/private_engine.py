@@ -38,6 +38,8 @@ class PrivateEngine:
     root: Path
     netns: str
     arguments: list[str]
+    environ: dict[str, str] = field(default_factory=dict)
+    """Added to the daemon's environment at the next start."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -55,7 +57,9 @@ class PrivateEngine:
     def start(self) -> None:
         """Start the daemon and wait until it answers.  Raises RuntimeError with the end of its log."""
         with (self.root / "log").open("ab") as log:
-            self.process = subprocess.Popen(["nsenter", f"--net=/run/netns/{self.netns}", *self.arguments], stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                ["nsenter", f"--net=/run/netns/{self.netns}", *self.arguments], stdout=log, stderr=log, env={**os.environ, **self.environ}
+            )
         deadline = time.monotonic() + START_DEADLINE_S
         while not _answers(self.socket):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -89,6 +93,13 @@ class PrivateEngine:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def load(self, docker_host: str, image: str) -> None:
+        """Copy an image from another engine."""
+        with subprocess.Popen(["docker", "-H", docker_host, "save", image], stdout=subprocess.PIPE) as save:
+            subprocess.run(["docker", "-H", self.url, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
+        if save.returncode:
+            raise RuntimeError(f"docker save {image} ended with {save.returncode}")
 
     def log(self) -> str:
         return (self.root / "log").read_text("utf-8", "replace")[-3000:]

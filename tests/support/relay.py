@@ -15,6 +15,8 @@ class Relay:
     def __init__(self, path: Path, upstream: Path | None) -> None:
         self.path, self.upstream = path, upstream
         self.mute = False
+        self.mute_at = b""
+        """From the first request on that holds these bytes, which still reaches the engine, no answer comes back."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,6 +79,8 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outward: bool) -> None:
         while data := await reader.read(65536):
+            if outward and self.mute_at and self.mute_at in data:
+                self.mute, self.mute_at = True, b""
             if outward or not self.mute:
                 writer.write(data)
                 await writer.drain()

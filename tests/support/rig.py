@@ -68,7 +68,10 @@ def make_task(
 
 
 class Rig:
-    """``tasks``: task folders; ``arms``: as in the configuration; ``overrides``: dotted keys of the configuration."""
+    """``tasks``: task folders; ``arms``: as in the configuration; ``overrides``: dotted keys of the configuration.
+
+    ``engine``: the caller's own, which it closes itself; ``clock``: one that steps, say.
+    """
 
     def __init__(
         self,
@@ -79,10 +82,11 @@ class Rig:
         overrides: Mapping[str, object] | None = None,
         replicates: int = 1,
         engine: DockerEngine | None = None,
+        clock: SystemClock | None = None,
     ) -> None:
         # Not pytest's tmp_path: its names are long, and a state directory must leave room for socket paths.
         self.root = Path(tempfile.mkdtemp(prefix="mt-", dir="/tmp"))
-        self.docker_host, self.engine_given = docker_host, engine
+        self.docker_host, self.engine_given, self.clock = docker_host, engine, clock or SystemClock()
         self.config = self.root / "marathond.toml"
         (self.root / "state").mkdir()
         self.config.write_text(self._toml(tasks, arms, replicates))
@@ -107,8 +111,7 @@ class Rig:
 
     async def start(self) -> None:
         """Begin a daemon life; after :meth:`kill` this is the next daemon."""
-        settings = load(self.config, self.overrides)
-        clock = SystemClock()
+        settings, clock = load(self.config, self.overrides), self.clock
         stack = AsyncExitStack()
         opened = open_for_daemon(self.ledger_path, host=socket.gethostname(), filesystem_type="ext4", now_ms=clock.wall_ms())
         stack.callback(opened.close)

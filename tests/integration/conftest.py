@@ -1,0 +1,31 @@
+"""An engine of the tests' own, shared by those that break it: it is made once, for it has to load an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.private_engine import PrivateEngine, missing, private_dockerd
+from tests.support.rig import BASE_IMAGE
+
+
+@pytest.fixture(scope="session")
+def own_engine_made(docker_host: str) -> Iterator[PrivateEngine]:
+    if reason := missing():
+        pytest.skip(reason)
+    with private_dockerd(pools=[("10.99.0.0/24", 26)]) as engine:
+        engine.load(docker_host, BASE_IMAGE)
+        yield engine
+
+
+@pytest.fixture
+def own_engine(own_engine_made: PrivateEngine) -> Iterator[PrivateEngine]:
+    """Running, with the plain arguments, four networks' room (docker0 takes one) and the sample image."""
+    plain = list(own_engine_made.arguments)
+    yield own_engine_made
+    if own_engine_made.arguments != plain or own_engine_made.environ or own_engine_made.process is None:
+        own_engine_made.stop()
+        own_engine_made.arguments[:] = plain
+        own_engine_made.environ.clear()
+        own_engine_made.start()

@@ -1,0 +1,138 @@
+"""An engine that does not answer, or that is restarted under running trials (faults b10, b11)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.engine.docker import DockerEngine
+from marathond.flow import scheduler
+from tests.support.outcome import assert_nothing_left, runs_of, wait_for
+from tests.support.private_engine import PrivateEngine
+from tests.support.relay import Relay
+from tests.support.rig import Rig, make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+RUNS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs"]}
+WAITS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
+ENGINE_BAD = "SELECT json_extract(value_json, '$.ok') = 0 FROM observation WHERE key = 'engine'"
+ENGINE_GOOD = "SELECT json_extract(value_json, '$.ok') = 1 FROM observation WHERE key = 'engine'"
+WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name (107 bytes)."""
+    path = Path(tempfile.mkdtemp(prefix="mdt"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def upstream(docker_host: str) -> Path:
+    if not docker_host.startswith("unix://"):
+        pytest.skip("the relay needs the engine's unix socket")
+    return Path(docker_host.removeprefix("unix://"))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is asked more often than every ten seconds."""
+    monkeypatch.setattr(scheduler, "ENGINE_LOOK_S", 0.5)
+    monkeypatch.setattr(scheduler, "TICK_S", 0.5)
+
+
+def let_go(rig: Rig, trial_id: int = 1) -> None:
+    (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
+
+
+async def agent_runs(rig: Rig) -> None:
+    """The ledger says so a moment before it is true: the agent's own line tells."""
+    await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "runs").exists)
+
+
+@pytest.mark.parametrize("request_", [b"networks/create", b"containers/create", b"/start HTTP", b"/exec HTTP"])
+async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twice(
+    docker_host: str, tmp_path: Path, upstream: Path, short_tmp: Path, request_: bytes
+) -> None:
+    """From this request on no answer comes back, for a while; the engine itself carries every one of them out."""
+    async with Relay(short_tmp / "s", upstream) as relay:
+        relay.mute_at = request_
+        overrides = {"engine.call_timeout_s": 1.0, "admission.concurrency": 1}
+        tasks = [make_task(tmp_path, "t", network="public")]
+        async with Rig(relay.url, tasks=tasks, arms={"r": RUNS}, replicates=2, overrides=overrides) as rig:
+            await rig.until(ENGINE_BAD)
+            await rig.until(WAITING, "ENGINE")
+            assert relay.mute
+            relay.mute = False
+            await rig.until(ENGINE_GOOD)
+            await rig.until_done()
+            assert rig.sql("SELECT state, count(*) FROM trial GROUP BY state ORDER BY state DESC")[-1] == ("scored", 2), rig.story()
+            # An exec whose id was never told cannot be found again, nor can it have begun: that attempt alone may be void.
+            assert len(rig.sql("SELECT code FROM void")) <= (request_ == b"/exec HTTP")
+            assert runs_of(rig) == [1, 1]
+            await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
+            engine = DockerEngine("local", docker_host)
+            await assert_nothing_left(rig, engine)
+            await engine.aclose()
+
+
+async def test_b10_a_running_agent_is_waited_for_and_no_image_is_given_up(tmp_path: Path, upstream: Path, short_tmp: Path) -> None:
+    """Before anything was built or pulled, too: an engine that hangs is no reason to park a task."""
+    async with Relay(short_tmp / "s", upstream) as relay:
+        overrides = {"engine.call_timeout_s": 0.3, "engine.build_retries": 0, "admission.concurrency": 1}
+        relay.mute_at = b"/images/"
+        async with Rig(relay.url, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}, replicates=2, overrides=overrides) as rig:
+            await rig.until(ENGINE_BAD)
+            relay.mute = False
+            await rig.until("SELECT state = 'running' FROM trial")
+            relay.mute = True
+            await rig.until(ENGINE_BAD)
+            await rig.until(WAITING, "ENGINE")
+            let_go(rig)
+            relay.mute = False
+            await rig.until("SELECT state = 'scored' FROM trial WHERE trial_id = 1")
+            await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+            let_go(rig, 2)
+            await rig.until_done()
+            assert rig.sql("SELECT code FROM void") == []
+            assert rig.sql("SELECT code, detail FROM park") == []
+            assert runs_of(rig) == [1, 1]
+
+
+async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    own_engine.stop()
+    own_engine.arguments.append("--live-restore")
+    own_engine.start()
+    async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
+        await agent_runs(rig)
+        await anyio.to_thread.run_sync(own_engine.kill)
+        await rig.until(ENGINE_BAD)
+        await anyio.to_thread.run_sync(own_engine.start)
+        await rig.until(ENGINE_GOOD)
+        let_go(rig)
+        await rig.until_done()
+        assert rig.sql("SELECT attempt, state, reward FROM trial") == [(1, "scored", 1.0)], rig.story()
+        assert runs_of(rig) == [1]
+
+
+async def test_b11_dockerd_restarted_without_it_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
+        await agent_runs(rig)
+        await anyio.to_thread.run_sync(own_engine.kill)
+        await anyio.to_thread.run_sync(own_engine.start)
+        await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+        let_go(rig, 2)
+        await rig.until_done()
+        assert rig.sql("SELECT attempt, state FROM trial") == [(1, "voided"), (2, "scored")]
+        ((code, reason, evidence),) = rig.sql("SELECT code, reason, evidence_json FROM void")
+        assert code == "container_lost"
+        assert "exit" in reason and "OOMKilled False" in reason
+        assert rig.one("SELECT docker_id FROM container WHERE trial_id = 1") in evidence
+        assert runs_of(rig) == [1]

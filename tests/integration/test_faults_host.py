@@ -1,0 +1,114 @@
+"""A disk that fills, and proxies that reach where they should not (faults b12, b13)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.ledger.verbs import settings
+from tests.support.private_engine import PrivateEngine
+from tests.support.rig import BASE_IMAGE, Rig, make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+NOP = {"kind": "nop"}
+WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
+WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
+
+
+def let_go(rig: Rig, trial_id: int = 1) -> None:
+    (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
+
+
+async def test_b12_below_the_floor_nothing_is_admitted_and_the_path_is_named(docker_host: str, tmp_path: Path) -> None:
+    overrides = {"admission.disk_floor_percent": 5.0, "admission.disk_floor_gb": 0.0, "admission.concurrency": 1}
+    rig = Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}, replicates=2, overrides=overrides)
+    out = rig.root / "out"
+    out.mkdir()
+    await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(out)])
+    try:
+        (out / "ballast").write_bytes(b"\0" * ((8 << 20) * 97 // 100))
+        async with rig:
+            named = "SELECT count(*) FROM finding WHERE code = 'disk_low' AND subject = ? AND closed_at_ms IS NULL"
+            await rig.until(named, str(out))
+            await rig.until(WAITING, f"DISK {out}")
+            assert rig.one("SELECT count(*) FROM trial") == 0
+            (out / "ballast").unlink()
+            await rig.until("SELECT state = 'running' FROM trial")
+            await _set_floor(rig, 95.0)  # the floor is for what would start, not for what runs
+            await rig.until(named, str(rig.root / "state" / "r"))
+            let_go(rig)
+            await rig.until("SELECT state = 'scored' FROM trial")
+            await rig.until(WAITING, "DISK")
+            assert rig.one("SELECT count(*) FROM trial") == 1
+            await _set_floor(rig, 5.0)
+            await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+            let_go(rig, 2)
+            await rig.until_done()
+            assert rig.sql("SELECT count(*), sum(state = 'scored') FROM trial") == [(2, 2)]
+            assert rig.sql("SELECT code FROM void") == []
+            assert rig.sql("SELECT code FROM finding WHERE closed_at_ms IS NULL") == []
+    finally:
+        await anyio.run_process(["umount", "-l", str(out)])
+        shutil.rmtree(rig.root, ignore_errors=True)
+
+
+async def _set_floor(rig: Rig, percent: float) -> None:
+    assert rig.daemon is not None
+    change = {"old": None, "new": percent, "author": "test", "reason": "b12", "now_ms": 0}
+    await rig.daemon.ledger.write(settings.set_value, "admission.disk_floor_percent", **change)
+    rig.daemon.apply_settings()
+
+
+async def test_b13_a_build_s_proxy_reaches_the_build_and_nothing_else(docker_host: str, tmp_path: Path) -> None:
+    looks = "grep -q '^http_proxy=http://127.0.0.1:9$' /build-env && ! env | grep -qi proxy"
+    check = f"{looks} && r=1 || r=0\necho $r >/logs/verifier/reward.txt\n"
+    built = make_task(tmp_path, "built", test=check)
+    toml = (built / "task.toml").read_text()
+    (built / "task.toml").write_text("".join(line for line in toml.splitlines(True) if "docker_image" not in line))
+    (built / "environment").mkdir()
+    (built / "environment" / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nRUN env >/build-env # {built}\n")
+    overrides = {"engine.build_args": {"http_proxy": "http://127.0.0.1:9"}}
+    tag = ""
+    try:
+        async with Rig(docker_host, tasks=[built], arms={"n": NOP}, overrides=overrides) as rig:
+            await rig.until_done()
+            tag = rig.one("SELECT image_id FROM container")
+            assert rig.sql("SELECT state, reward FROM trial") == [("scored", 1.0)], rig.story()
+    finally:
+        if tag:
+            await anyio.run_process(["docker", "-H", docker_host, "rmi", "-f", tag])
+
+
+async def test_b13_an_image_that_carries_a_proxy_is_a_dirty_environment(docker_host: str, tmp_path: Path) -> None:
+    tag = f"marathond-test-dirty:{tmp_path.name.replace('_', '-')}"
+    dockerfile = f"FROM {BASE_IMAGE}\nENV HTTPS_PROXY=http://127.0.0.1:9\n".encode()
+    await anyio.run_process(["docker", "-H", docker_host, "build", "-q", "-t", tag, "-"], input=dockerfile)
+    try:
+        task = make_task(tmp_path, "dirty")
+        (task / "task.toml").write_text((task / "task.toml").read_text().replace(BASE_IMAGE, tag))
+        async with Rig(docker_host, tasks=[task], arms={"n": NOP}, overrides={"admission.passes": 1}) as rig:
+            await rig.until_done()
+            ((code, reason),) = rig.sql("SELECT code, reason FROM void")
+            assert code == "environment_dirty"
+            assert "HTTPS_PROXY" in reason
+            assert rig.sql("SELECT code FROM park") == [("passes_exhausted",)]
+            assert rig.sql("SELECT * FROM trial_agent") == []  # the agent was never started in it
+    finally:
+        await anyio.run_process(["docker", "-H", docker_host, "rmi", "-f", tag])
+
+
+async def test_b13_an_engine_s_own_dead_proxy_is_named(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    own_engine.stop()
+    own_engine.environ |= {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    own_engine.start()
+    task = make_task(tmp_path, "t")
+    (task / "task.toml").write_text((task / "task.toml").read_text().replace(BASE_IMAGE, "marathond-test/not-here:1"))
+    async with Rig(own_engine.url, tasks=[task], arms={"n": NOP}, overrides={"engine.build_retries": 0}) as rig:
+        await rig.until("SELECT count(*) FROM finding WHERE code = 'engine_proxy_dead' AND closed_at_ms IS NULL")
+        assert rig.one("SELECT subject FROM finding WHERE code = 'engine_proxy_dead'").startswith("http://127.0.0.1:9")
+        await rig.until("SELECT count(*) FROM park WHERE code = 'image_build_failed'")
+        assert rig.sql("SELECT * FROM trial") == []

@@ -1,0 +1,176 @@
+"""What a trial leaves at the engine: released only when it was seen gone, found again when it was lost (faults b03, b04, b06, f09)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.engine.docker import DockerEngine
+from marathond.flow import sweeper
+from marathond.ledger.errors import RuleBroken
+from marathond.ledger.verbs import admission, trials
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
+from tests.support.outcome import wait_for
+from tests.support.rig import BASE_IMAGE, Rig, make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
+NOP = {"kind": "nop"}
+
+
+@pytest.fixture
+async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
+    made = DockerEngine("local", docker_host)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweeper comes round every moment instead of every ten seconds."""
+    monkeypatch.setattr(sweeper, "PERIOD_S", 0.1)
+
+
+def let_go(rig: Rig, trial_id: int = 1) -> None:
+    (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
+
+
+class Watched(DockerEngine):
+    """Shows the moment of a network's removal: waits before it, and says "gone" once without having done it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("local", url)
+        self.asked, self.allowed, self.lies = anyio.Event(), anyio.Event(), 1
+
+    async def remove_network(self, network_id: str) -> bool:
+        self.asked.set()
+        await self.allowed.wait()
+        if self.lies:
+            self.lies -= 1
+            return True
+        return await super().remove_network(network_id)
+
+
+async def test_b03_a_lease_is_released_only_when_its_network_was_seen_gone(docker_host: str, tmp_path: Path, often: None) -> None:
+    engine = Watched(docker_host)
+    try:
+        async with Rig(docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"nop": NOP}, engine=engine) as rig:
+            with anyio.fail_after(60):
+                await engine.asked.wait()
+            network_id = rig.one("SELECT network_id FROM network_lease")
+            assert rig.sql("SELECT count(*) FROM container WHERE gone_at_ms IS NOT NULL") == [(1,)]  # the container went first
+            assert await engine.inspect_network(network_id) is not None
+            assert rig.one("SELECT released_at_ms FROM network_lease") is None
+            engine.allowed.set()
+            await rig.until("SELECT leaked_at_ms IS NOT NULL FROM network_lease")  # "gone", said the engine; it was not
+            await rig.until_done()
+            await rig.until("SELECT released_because = 'seen_gone' FROM network_lease")
+            assert await engine.inspect_network(network_id) is None
+    finally:
+        await engine.aclose()
+
+
+async def test_b04_a_network_that_cannot_go_keeps_its_lease_and_is_named(
+    docker_host: str, tmp_path: Path, engine: DockerEngine, often: None
+) -> None:
+    tasks = [make_task(tmp_path, "t", network="public")]
+    stranger = await _idle_container(engine, {"marathond.test": "stranger"}, "bridge")
+    try:
+        async with Rig(docker_host, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides={"network.cap": 1}) as rig:
+            await rig.until("SELECT state = 'running' FROM trial")
+            network_id = rig.one("SELECT network_id FROM network_lease")
+            await anyio.run_process(["docker", "-H", docker_host, "network", "connect", network_id, stranger])
+            let_go(rig)
+            await rig.until("SELECT remove_attempts >= 2 FROM network_lease WHERE trial_id = 1")
+            assert rig.one("SELECT state FROM trial WHERE trial_id = 1") == "scored"
+            assert rig.one("SELECT released_at_ms IS NOT NULL FROM claim WHERE claim_id = 1") == 1  # the leak is the pool's, not the cell's
+            assert rig.one("SELECT leaked_at_ms IS NOT NULL AND released_at_ms IS NULL FROM network_lease WHERE trial_id = 1") == 1
+            assert rig.one("SELECT subject FROM finding WHERE code = 'lease_leaked' AND closed_at_ms IS NULL") == "t0001"
+            assert rig.one("SELECT count(*) FROM trial") == 1  # the only network is not to be had
+            await rig.until("SELECT value_json LIKE '%NETPOOL 1/1%' FROM observation WHERE key = 'waiting'")
+            await engine.remove_container(stranger)
+            await rig.until("SELECT released_because = 'seen_gone' FROM network_lease WHERE trial_id = 1")
+            assert await engine.inspect_network(network_id) is None
+            assert rig.sql("SELECT * FROM finding WHERE closed_at_ms IS NULL") == []
+            await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+            let_go(rig, 2)
+            await rig.until_done()
+            assert rig.sql("SELECT code FROM void") == []
+    finally:
+        await engine.remove_container(stranger)
+
+
+async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
+    docker_host: str, tmp_path: Path, engine: DockerEngine, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeper, "GRACE_MS", 0)
+    made: list[str] = []
+    nets: list[str] = []
+    try:
+        async with Rig(docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
+            await rig.until("SELECT state = 'running' FROM trial")
+            ours = {LABEL_LEDGER: rig.ledger_id, LABEL_TRIAL: "t0001", LABEL_CLAIM: "dead"}
+            other = {**ours, LABEL_LEDGER: "000000000000"}
+            made += [await _idle_container(engine, labels) for labels in (ours, other)]
+            nets += [await engine.create_network(f"left by {labels[LABEL_LEDGER]}", labels, None) for labels in (ours, other)]
+            await rig.until("SELECT count(*) = 2 FROM finding WHERE code IN ('orphan_container', 'orphan_network')")
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
+            assert [await engine.inspect_container(i) is not None for i in made] == [False, True]
+            assert [await engine.inspect_network(i) is not None for i in nets] == [False, True]
+            assert rig.one("SELECT state FROM trial") == "running"
+            let_go(rig)
+            await rig.until_done()
+            assert rig.sql("SELECT reward FROM trial") == [(1.0,)]
+            assert rig.one("SELECT count(*) FROM finding") == 2  # our own living trial was never taken for an orphan
+    finally:
+        for container_id in made:
+            await engine.remove_container(container_id)
+        for network_id in nets:
+            await engine.remove_network(network_id)
+
+
+async def test_f09_nobody_is_reaped_for_being_slow(docker_host: str, tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps = 0
+    plain = sweeper.Sweeper.sweep
+
+    async def counted(self: sweeper.Sweeper) -> None:
+        nonlocal sweeps
+        await plain(self)
+        sweeps += 1
+
+    monkeypatch.setattr(sweeper.Sweeper, "sweep", counted)
+    async with Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+        await rig.until("SELECT state = 'running' FROM trial")
+        for life in range(2):
+            enough = sweeps + 5
+            await wait_for(lambda enough=enough: sweeps >= enough)
+            assert rig.sql("SELECT count(*), sum(released_at_ms IS NULL) FROM claim") == [(1, 1)]
+            if life == 0:
+                await rig.kill()
+                await rig.start()
+                await rig.until("SELECT count(*) FROM trial_event WHERE event = 'reattached'")
+        assert rig.daemon is not None
+        ledger = rig.daemon.ledger
+        with pytest.raises(RuleBroken, match="claim_released_only_after_"):
+            await ledger.write(trials.release_claim, 1, now_ms=0)
+        again = {"cell_id": 1, "token": "second", "engine": "local", "subnet": None, "needs_network": False, "ledger_id": rig.ledger_id}
+        with pytest.raises(RuleBroken, match=r"claim_only_open_cell|claim_one_live_per_cell"):
+            await ledger.write(admission.admit, **again, now_ms=0)
+        let_go(rig)
+        await rig.until_done()
+        assert rig.sql("SELECT count(*), sum(reward) FROM trial") == [(1, 1.0)]
+
+
+async def _idle_container(engine: DockerEngine, labels: dict[str, str], network: str | None = None) -> str:
+    """`sleep infinity`, which never exits by itself."""
+    image = await engine.inspect_image(BASE_IMAGE)
+    assert image is not None
+    name = f"idle-{labels.get(LABEL_LEDGER, 'stranger')}-{os.getpid()}"
+    container_id = await engine.create_container(ContainerSpec(name, image.id, labels, network))
+    await engine.start_container(container_id)
+    return container_id

@@ -1,0 +1,166 @@
+"""Networks are few, and others use them, too: a full pool costs waiting, never a trial (faults b01, b02)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.core.errors import PoolExhausted
+from marathond.engine.docker import DockerEngine
+from tests.support.private_engine import PrivateEngine
+from tests.support.process_rig import ProcessRig
+from tests.support.rig import Rig, make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+ARMS = {"a": {"kind": "nop"}, "b": {"kind": "command", "argv": ["sleep", "0.3"]}}
+FOREIGN = {"marathond.test": "somebody else"}
+
+
+def two_tasks(tmp_path: Path) -> list[Path]:
+    return [make_task(tmp_path, name, network="public") for name in ("one", "two")]
+
+
+def most_at_once(rig: Rig) -> int:
+    """The most network trials at one time, by the order in which their leases and releases were written."""
+    changes = rig.sql(
+        """SELECT leased_at_ms AS at_ms, 1 AS step FROM network_lease
+           UNION ALL SELECT released_at_ms, -1 FROM network_lease ORDER BY at_ms, step"""
+    )
+    running = most = 0
+    for _, step in changes:
+        running += step
+        most = max(most, running)
+    assert running == 0
+    return most
+
+
+def assert_all_scored(rig: Rig, cells: int) -> None:
+    assert rig.sql("SELECT count(*), sum(state = 'scored') FROM trial") == [(cells, cells)], rig.story()
+    assert rig.sql("SELECT code, reason FROM void") == []
+    assert rig.one("SELECT count(*) FROM network_lease WHERE released_at_ms IS NULL") == 0
+
+
+async def test_b01_eight_cells_two_explicit_networks(docker_host: str, tmp_path: Path) -> None:
+    overrides = {"network.cap": 2, "admission.concurrency": 8}
+    async with Rig(docker_host, tasks=two_tasks(tmp_path), arms=ARMS, replicates=2, overrides=overrides) as rig:
+        await rig.until("SELECT value_json LIKE '%NETPOOL 2/2%' FROM observation WHERE key = 'waiting'")
+        await rig.until_done()
+        assert_all_scored(rig, 8)
+        assert most_at_once(rig) == 2
+
+
+async def test_b01_eight_cells_in_a_pool_that_others_use(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    """Four entries: docker0 holds one, somebody holds one for good and takes another now and then, faster than we can count."""
+    overrides = {"network.mode": "auto", "network.margin": 0, "admission.concurrency": 8}
+    rival = DockerEngine("rival", own_engine.url)
+    await rival.create_network("kept", FOREIGN, None)
+    grabbed, enough = 0, anyio.Event()
+
+    async def grab() -> None:
+        nonlocal grabbed
+        while not enough.is_set():
+            try:
+                network_id = await rival.create_network("now and then", FOREIGN, None)
+            except PoolExhausted:
+                await anyio.sleep(0.01)
+                continue
+            grabbed += 1
+            await anyio.sleep(0.3)
+            await rival.remove_network(network_id)
+
+    enter, tasks = own_engine.ip_command[:-1], two_tasks(tmp_path)
+    try:
+        async with ProcessRig(own_engine.url, prefix=enter, tasks=tasks, arms=ARMS, replicates=2, overrides=overrides) as rig:
+            async with anyio.create_task_group() as group:
+                group.start_soon(grab)
+                await rig.until("SELECT count(*) >= 3 FROM trial WHERE state = 'scored'")
+                enough.set()
+            await rig.until_done()
+            assert_all_scored(rig, 8)
+            assert most_at_once(rig) == 2
+            assert rig.one("SELECT total FROM network_pool") == 4
+    finally:
+        for network in await rival.list_networks():
+            if network.labels == FOREIGN:
+                await rival.remove_network(network.id)
+        await rival.aclose()
+    assert grabbed > 0
+
+
+class Rivalled(DockerEngine):
+    """Somebody else is always faster: the first ``times`` subnets that we ask for are taken at the last moment."""
+
+    def __init__(self, url: str, times: int) -> None:
+        super().__init__("local", url)
+        self.times, self.taken = times, dict[str, str]()
+
+    async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
+        if subnet is not None and len(self.taken) < self.times and subnet not in self.taken:
+            self.taken[subnet] = ""
+            self.taken[subnet] = await super().create_network(f"rival {subnet}", FOREIGN, subnet)
+        return await super().create_network(name, labels, subnet, internal=internal)
+
+
+async def test_b02_a_rival_that_takes_our_next_subnets_costs_waiting_only(docker_host: str, tmp_path: Path) -> None:
+    engine = Rivalled(docker_host, 6)
+    try:
+        arms = {"a": ARMS["a"]}
+        async with Rig(docker_host, tasks=two_tasks(tmp_path), arms=arms, replicates=3, engine=engine) as rig:
+            await rig.until_done()
+            assert_all_scored(rig, 6)
+            assert {row[0] for row in rig.sql("SELECT subnet FROM subnet_quarantine")} == set(engine.taken)
+            swapped = rig.sql("SELECT subnet, released_because FROM network_lease WHERE network_id IS NULL")
+            assert sorted(swapped) == sorted((subnet, "never_created") for subnet in engine.taken)
+            assert rig.sql("SELECT count(*) FROM network_lease WHERE network_id IS NOT NULL AND released_because = 'seen_gone'") == [(6,)]
+            assert rig.sql("SELECT * FROM admission_stop") == []
+            listed = {network.id for network in await engine.list_networks()}
+            assert set(engine.taken.values()) <= listed
+    finally:
+        for network_id in engine.taken.values():
+            await engine.remove_network(network_id)
+        await engine.aclose()
+
+
+async def test_b02_what_the_host_and_others_use_is_never_handed_out(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    """Four slots: an interface lies in the first, a route over the second, somebody's network in the third."""
+    ip = [*own_engine.ip_command, "link"]
+    await anyio.run_process([*ip, "add", "vpn0", "type", "bridge"])
+    await anyio.run_process([*ip, "set", "vpn0", "up"])
+    await anyio.run_process([*own_engine.ip_command, "addr", "add", "198.19.0.5/32", "dev", "vpn0"])
+    await anyio.run_process([*own_engine.ip_command, "route", "add", "198.19.0.24/29", "dev", "vpn0"])
+    rival = DockerEngine("rival", own_engine.url)
+    network_id = await rival.create_network("third", FOREIGN, "198.19.0.32/28")
+    overrides = {"network.range": "198.19.0.0/26", "network.cap": 4, "admission.concurrency": 2}
+    enter, tasks = own_engine.ip_command[:-1], two_tasks(tmp_path)
+    try:
+        async with ProcessRig(own_engine.url, prefix=enter, tasks=tasks, arms={"a": ARMS["a"]}, overrides=overrides) as rig:
+            await rig.until("SELECT count(*) FROM finding WHERE code = 'subnets_exhausted'")
+            await rig.until_done()
+            assert_all_scored(rig, 2)
+            assert rig.sql("SELECT DISTINCT subnet FROM network_lease") == [("198.19.0.48/28",)]
+            assert most_at_once(rig) == 1
+            assert rig.sql("SELECT * FROM subnet_quarantine") == []
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
+    finally:
+        await rival.remove_network(network_id)
+        await rival.aclose()
+        await anyio.run_process([*ip, "del", "vpn0"])
+
+
+async def test_what_is_behind_an_arm_s_name_changes_neither_order_nor_admission(docker_host: str, tmp_path: Path) -> None:
+    tasks = [make_task(tmp_path, name) for name in ("one", "two")]
+    kinds = [{"kind": "nop"}, {"kind": "command", "argv": ["false"]}, {"kind": "oracle"}]
+    seen = []
+    for turn in range(3):
+        arms = {name: kinds[(place + turn) % 3] for place, name in enumerate(("a", "b", "c"))}
+        async with Rig(docker_host, tasks=tasks, arms=arms, overrides={"admission.concurrency": 2}) as rig:
+            await rig.until_done()
+            planned = rig.sql("SELECT task.name, arm.name, replicate, ordinal FROM cell JOIN task USING (task_id) JOIN arm USING (arm_id)")
+            admitted = rig.sql("SELECT task, arm FROM v_trial ORDER BY trial")
+            assert len(admitted) == 6
+            seen.append((sorted(planned, key=lambda row: row[3]), admitted))
+    assert seen[0] == seen[1] == seen[2]
