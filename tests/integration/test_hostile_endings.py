@@ -6,9 +6,12 @@ Two campaigns: one keeps what detached itself, as Harbor does, and has an own li
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from marathond.engine.docker import DockerEngine
+from marathond.ports.engine import ExecInfo
 from tests.support.hostile import Ran, campaign
 from tests.support.rig import make_task
 
@@ -145,3 +148,31 @@ def test_no_ending_closes_admission_or_costs_an_attempt(kept: Ran, killed: Ran) 
         assert ran.stop_losses() == []
         assert ran.rig.sql("SELECT * FROM void") == []
         assert ran.rig.sql("SELECT * FROM review") == []
+
+
+class Forgetful(DockerEngine):
+    """A real engine that answers as one does after a restart under live-restore: of the first exec that is waited for it knows nothing."""
+
+    forgotten: str | None = None
+
+    async def wait_exec(self, exec_id: str) -> ExecInfo | None:
+        self.forgotten = self.forgotten or exec_id
+        return None if exec_id == self.forgotten else await super().wait_exec(exec_id)
+
+    async def inspect_exec(self, exec_id: str) -> ExecInfo | None:
+        return None if exec_id == self.forgotten else await super().inspect_exec(exec_id)
+
+
+def test_b07_an_agent_whose_exec_the_engine_forgot_is_dead_all_the_same(docker_host: str, tmp_path: Path) -> None:
+    """Its session is known from the start, so what it left behind dies too, although it killed the shell that we would look for."""
+    task = make_task(
+        tmp_path, "forgotten", instruction=f"({COUNT}) & sleep 0.5; kill -9 $PPID; sleep 300", test=VERIFIER, agent_s=DEADLINE_S
+    )
+    engine = Forgetful("local", docker_host)
+    arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
+    with campaign(docker_host, [task], arms, engine=engine) as ran:
+        assert engine.forgotten is not None
+        first, second = counted(ran, "forgotten")
+        assert first == second > 0
+        assert ran.agent("forgotten", "ended_by") == "deadline"
+        assert {fate for fate, _ in ran.processes("forgotten")} == {"killed"}

@@ -19,6 +19,7 @@ from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 
+from marathond.engine.docker import DockerEngine
 from tests.support.rig import Rig
 
 MANY = {"admission.concurrency": 8, "admission.cpu_overcommit": 8.0, "admission.memory_overcommit": 8.0, "admission.breaker_after": 1000}
@@ -117,10 +118,15 @@ def campaign(
     arms: Mapping[str, Mapping[str, Any]],
     overrides: Mapping[str, object] | None = None,
     patience_s: float = 150.0,
+    engine: DockerEngine | None = None,
 ) -> Iterator[Ran]:
     """Run it to its end in a thread of its own, so that synchronous tests can share it."""
     with start_blocking_portal("asyncio") as portal:
-        rig = Rig(docker_host, tasks=tasks, arms=arms, overrides={**MANY, **(overrides or {})})
-        with portal.wrap_async_context_manager(rig):
-            portal.call(rig.until_done, patience_s)
-            yield Ran(rig)
+        rig = Rig(docker_host, tasks=tasks, arms=arms, overrides={**MANY, **(overrides or {})}, engine=engine)
+        try:
+            with portal.wrap_async_context_manager(rig):
+                portal.call(rig.until_done, patience_s)
+                yield Ran(rig)
+        finally:
+            if engine is not None:
+                portal.call(engine.aclose)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marathond.flow.exporter import _remove
 from marathond.tasks.removal import empty_folder, remove_tree
 
 DEEPER_THAN_OUR_STACK = 2500
@@ -85,3 +86,15 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         empty_folder(tmp_path / "link")
     assert (tmp_path / "real" / "kept").exists()
+
+
+@pytest.mark.xfail(strict=True, raises=RecursionError, reason="flow/exporter.py removes run directories with shutil.rmtree, which recurses")
+def test_a_run_directory_that_an_agent_dug_deep_into_does_not_end_the_daemon(tmp_path: Path) -> None:
+    run = tmp_path / "t0001"
+    (run / "logs" / "artifacts").mkdir(parents=True)
+    dig(run / "logs" / "artifacts", DEEPER_THAN_OUR_STACK)
+    try:
+        _remove(run)
+        assert not run.exists()
+    finally:
+        remove_tree(run)
