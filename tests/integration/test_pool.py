@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from marathond.core.errors import PoolExhausted
+from marathond.core.errors import PoolExhausted, SubnetTaken
 from marathond.engine.docker import DockerEngine
+from marathond.ports.engine import NetworkInfo
 from tests.support.private_engine import PrivateEngine
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import Rig, make_task
@@ -91,18 +92,45 @@ async def test_b01_eight_cells_in_a_pool_that_others_use(own_engine: PrivateEngi
     assert grabbed > 0
 
 
+class Pair:
+    """The first two who come wait for each other; later ones pass."""
+
+    def __init__(self) -> None:
+        self.came, self.met = 0, anyio.Event()
+
+    async def meet(self) -> None:
+        self.came += 1
+        if self.came >= 2:
+            self.met.set()
+        await self.met.wait()
+
+
 class Rivalled(DockerEngine):
-    """Somebody else is always faster: the first ``times`` subnets that we ask for are taken at the last moment."""
+    """Somebody else is always faster: the first ``times`` subnets that we ask for are taken at the last moment.
+
+    The first two refusals arrive together, and the next two looks at the networks end together: both trials then want the same subnet.
+    """
 
     def __init__(self, url: str, times: int) -> None:
         super().__init__("local", url)
         self.times, self.taken = times, dict[str, str]()
+        self._refused, self._looked = Pair(), Pair()
 
     async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
         if subnet is not None and len(self.taken) < self.times and subnet not in self.taken:
             self.taken[subnet] = ""
             self.taken[subnet] = await super().create_network(f"rival {subnet}", FOREIGN, subnet)
-        return await super().create_network(name, labels, subnet, internal=internal)
+        try:
+            return await super().create_network(name, labels, subnet, internal=internal)
+        except SubnetTaken:
+            await self._refused.meet()
+            raise
+
+    async def list_networks(self) -> list[NetworkInfo]:
+        found = await super().list_networks()
+        if self._refused.met.is_set():
+            await self._looked.meet()
+        return found
 
 
 async def test_b02_a_rival_that_takes_our_next_subnets_costs_waiting_only(docker_host: str, tmp_path: Path) -> None:
