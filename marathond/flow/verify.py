@@ -78,7 +78,7 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
         removed = await to_thread.run_sync(clear_logs, run)
     except OSError as error:
         return Blocked(f"/logs/verifier could not be emptied: {error.strerror or error}")
-    folder = f"/.marathond-tests-{secrets.token_hex(8)}"
+    folder, recorded = f"/.marathond-tests-{secrets.token_hex(8)}", False
     limit = effective_verifier_limit(task.verifier_timeout_s, world.fixed.verifier_multiplier, declared=task.verifier_timeout_declared)
     try:
         await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
@@ -100,8 +100,13 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
             limit_origin=limit.origin,
             now_ms=world.clock.wall_ms(),
         )
+        recorded = True
         await begin(world, exec_id)
     except EngineError as error:
+        if recorded:
+            # A row without an end would be shown as a verifier that still runs.
+            now_ms = world.clock.wall_ms()
+            await world.ledger.write(trials.verification_ended, trial_id, round, outcome="lost", exit_code=None, now_ms=now_ms)
         info = await world.look(lambda: world.engine.inspect_container(container_id))
         if info is not None and not info.running and world.engine_breaks == breaks:
             shown = f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
