@@ -307,6 +307,9 @@ class DockerEngine:
             context, tag=tag, labels=labels, build_args=build_args, network=network, timeout_s=timeout_s, log=log
         )
 
+    async def remove_image(self, ref: str) -> None:
+        await self._images.remove(ref)
+
     def events(self) -> AsyncIterator[EngineEvent]:
         """Hints for ever; a ``marathond``/``resync`` event after every (re)connect says that some may have been missed."""
         return self._hub.subscribe()

@@ -72,6 +72,12 @@ class Images:
         except NotFound:
             return None
 
+    async def remove(self, ref: str) -> None:
+        try:
+            await self._client.request("image.remove", "DELETE", f"images/{ref}", params={"force": "1"})
+        except NotFound:
+            return
+
     async def _required(self, call: str, ref: str) -> ImageInfo:
         found = await self.inspect(ref)
         if found is None:

@@ -7,6 +7,7 @@ neither opens nor shuts it (faults e05, e06).  Must not see an arm.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import admission, findings, trials
@@ -15,6 +16,20 @@ from marathond.ledger.verbs.admission import StopRow
 OWN_ENDS = frozenset({"daemon_lost", "host_rebooted", "ledger_copied"})
 """Voids that a restart of ours caused: no sign of an infrastructure that fails again and again."""
 
+OF_TASKS = frozenset(
+    {"healthcheck_failed", "gate_failed", "install_check_failed", "agent_not_started", "environment_dirty", "task_vanished"}
+)
+"""Voids that one bad task can cause again and again (fault f06: it must disturb nobody): each task counts for at most PER_TASK of them."""
+PER_TASK = 2
+
+
+def worst(seen: Iterable[tuple[str, int]]) -> tuple[str, int]:
+    """The code that was seen most often, and how often it counts; ``("", 0)`` for none.  ``seen``: (code, task) of each void."""
+    counts: Counter[str] = Counter()
+    for (code, _), times in Counter(seen).items():
+        counts[code] += min(times, PER_TASK) if code in OF_TASKS else times
+    return next(iter(counts.most_common(1)), ("", 0))
+
 
 class Breaker:
     """One per daemon life.  ``look`` is cheap; it is asked before every plan, so that N voids close admission before the next attempt."""
@@ -22,7 +37,7 @@ class Breaker:
     def __init__(self, world: World) -> None:
         self.world = world
         self._after_void: int | None = None
-        self._seen: deque[tuple[int, str]] = deque(maxlen=10_000)
+        self._seen: deque[tuple[int, str, int]] = deque(maxlen=10_000)
         self._opens_mono_ms: int | None = None
 
     async def look(self) -> None:
@@ -37,7 +52,7 @@ class Breaker:
         if self._opens_mono_ms is not None:  # a person ended it: what was counted has been answered for
             self._opens_mono_ms = None
             self._seen.clear()
-        code, count = next(iter(Counter(code for _, code in self._seen).most_common(1)), ("", 0))
+        code, count = worst((code, task_id) for _, code, task_id in self._seen)
         if count < world.knobs.breaker_after:
             return
         self._opens_mono_ms = mono_ms + window_ms
@@ -47,10 +62,10 @@ class Breaker:
         """Voids since the last look carry this look's time; a new life counts afresh, for its predecessor's times mean nothing to it."""
         if self._after_void is None:
             self._after_void = await self.world.ledger.read(trials.newest_void)
-        for void_id, code in await self.world.ledger.read(trials.voids_after, self._after_void):
+        for void_id, code, task_id in await self.world.ledger.read(trials.voids_after, self._after_void):
             self._after_void = void_id
             if code not in OWN_ENDS:
-                self._seen.append((mono_ms, code))
+                self._seen.append((mono_ms, code, task_id))
         while self._seen and self._seen[0][0] <= mono_ms - window_ms:
             self._seen.popleft()
 

@@ -6,7 +6,6 @@ already).  A trial's run directory is removed only after its files are in out_di
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from marathond.tasks.artifacts import export_tree
 from marathond.tasks.atomic import write_atomic
 from marathond.tasks.layout import TrialLine, job_documents, line_of, trial_documents, trial_folder
 from marathond.tasks.paths import translate
+from marathond.tasks.removal import remove_tree
 
 TICK_S = 15.0
 BATCH = 20
@@ -134,7 +134,7 @@ class Exporter:
 def _remove(root: Path) -> None:
     """The run directory after its export.  What cannot be removed stays, is named in the log, and costs disk only."""
     try:
-        shutil.rmtree(root)
+        remove_tree(root)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -7,18 +7,25 @@ identified by the digest of its build context (fault b14).
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound
+from marathond.core.errors import ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
+from marathond.core.inspection import PROXY_VARIABLES
 from marathond.core.text import printable
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import admission, findings
 from marathond.ledger.verbs.campaigns import StoredTask
 from marathond.ports.engine import ImageInfo
+from marathond.tasks.digest import context_digest
 
 LABEL_CONTEXT = "marathond.context"
 RETRY_PAUSE_S = 10.0
@@ -27,9 +34,18 @@ AWAY_PAUSE_S = 2.0
 """Before the scheduler may ask again while the engine is away: its bell is rung at once."""
 
 
-def image_tag(name: str, context_digest: str) -> str:
-    """Where a built image is found again: equal contexts share it, across campaigns and ledgers."""
-    return f"marathond/{name.lower()}:{context_digest[:24]}"
+def image_identity(context_digest: str, build_args: Mapping[str, str]) -> str:
+    """What makes a built image what it is (fault b14): its context and the build arguments that are no proxy; sha256, hex."""
+    args = {name: value for name, value in build_args.items() if name.lower() not in PROXY_VARIABLES}
+    if not args:
+        return context_digest
+    return hashlib.sha256(json.dumps([context_digest, sorted(args.items())]).encode()).hexdigest()
+
+
+def image_tag(name: str, identity: str) -> str:
+    """Where a built image is found again: equal identities share it, across campaigns and ledgers.  Any folder name gives a valid tag."""
+    safe = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "task"
+    return f"marathond/{safe}:{identity[:24]}"
 
 
 class ImageKeeper:
@@ -50,8 +66,7 @@ class ImageKeeper:
 
     async def _make(self, task: StoredTask) -> None:
         try:
-            async with self._builds:
-                await self._ensure(task)
+            await self._ensure(task)
         finally:
             self._under_way.discard(task.task_id)
             self.world.wake.ring()
@@ -60,7 +75,8 @@ class ImageKeeper:
         world, last = self.world, ""
         for attempt in range(world.fixed.build_retries + 1):
             try:
-                world.images[task.task_id] = await (self._declared(task.data["image"]) if task.data["image"] else self._built(task))
+                async with self._builds:
+                    world.images[task.task_id] = await (self._declared(task.data["image"]) if task.data["image"] else self._built(task))
                 if self._proxy_named:
                     await self._name_dead_proxy()  # something could be had: is it over?
                 return
@@ -78,12 +94,14 @@ class ImageKeeper:
                 last = str(error)
             except EngineError as error:
                 last = error.detail
-            except OSError as error:
+            except (OSError, ConfigError) as error:
                 last = str(error)
             log.warning("image_failed", task=task.name, attempt=attempt + 1, error=last)
             await anyio.sleep(RETRY_PAUSE_S if attempt < world.fixed.build_retries else 0)
         await self._name_dead_proxy()
-        await self._park(task, "image_build_failed", f"after {world.fixed.build_retries + 1} tries: {printable(last, 400)}")
+        code = "image_missing" if task.data["image"] else "image_build_failed"
+        named = f"{task.data['image']}: " if task.data["image"] else ""
+        await self._park(task, code, f"{named}after {world.fixed.build_retries + 1} tries: {printable(last, 400)}")
 
     async def _declared(self, image: str) -> ImageInfo:
         found = await self.world.engine.inspect_image(image)
@@ -94,9 +112,10 @@ class ImageKeeper:
 
     async def _built(self, task: StoredTask) -> ImageInfo:
         assert task.context_digest is not None
-        tag = image_tag(task.name, task.context_digest)
+        identity = image_identity(task.context_digest, self.world.fixed.build_args)
+        tag = image_tag(task.name, identity)
         found = await self.world.engine.inspect_image(tag)
-        if found is not None and found.labels.get(LABEL_CONTEXT) == task.context_digest:
+        if found is not None and found.labels.get(LABEL_CONTEXT) == identity:
             return found
         log.info("image_build", task=task.name, tag=tag)
         folder = self.world.fixed.run_root.parent / "builds"
@@ -106,15 +125,24 @@ class ImageKeeper:
             async def keep(line: bytes) -> None:
                 await file.write(line)
 
-            return await self.world.engine.build_image(
+            image = await self.world.engine.build_image(
                 Path(task.path) / "environment",
                 tag=tag,
-                labels={LABEL_CONTEXT: task.context_digest},
+                labels={LABEL_CONTEXT: identity},
                 build_args=self.world.fixed.build_args,
                 network=self.world.fixed.build_network,
                 timeout_s=task.data["build_timeout_s"],
                 log=keep,
             )
+        await self._same_context(task, tag)
+        return image
+
+    async def _same_context(self, task: StoredTask, tag: str) -> None:
+        """An edit between the plan and the end of the build must not leave a wrong image under the right name."""
+        now = await to_thread.run_sync(context_digest, Path(task.path))
+        if now != task.context_digest:
+            await self.world.engine.remove_image(tag)
+            raise EngineError("image.build", 0, f"environment/ changed while its image was built: was {task.context_digest}, is {now}")
 
     async def _park(self, task: StoredTask, code: str, detail: str) -> None:
         now_ms = self.world.clock.wall_ms()

@@ -256,6 +256,10 @@ class Engine(Protocol):
         """Build from a directory.  Raises EngineError with the last lines of the build's output."""
         ...
 
+    async def remove_image(self, ref: str) -> None:
+        """Remove a tag and, if it was the last one, the image.  Gone already is success."""
+        ...
+
     def events(self) -> AsyncIterator[EngineEvent]:
         """Hints for ever; reconnects by itself."""
         ...

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import tempfile
@@ -33,6 +32,7 @@ from marathond.ports.engine import LABEL_LEDGER
 from marathond.service.daemon import Daemon
 from marathond.service.main import serve_control
 from marathond.service.settings import load
+from marathond.tasks.removal import remove_tree
 
 BASE_IMAGE = os.environ.get("MARATHOND_BASE_IMAGE", "marathond-sample:bookworm")
 PATIENCE_S = 120.0
@@ -142,7 +142,7 @@ class Rig:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._sweep_leftovers()
-            shutil.rmtree(self.root, ignore_errors=True)
+            remove_tree(self.root)
 
     async def _sweep_leftovers(self) -> None:
         engine = DockerEngine("local", self.docker_host)

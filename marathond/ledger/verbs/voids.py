@@ -93,12 +93,14 @@ def passes_used(c: sqlite3.Connection, cell_id: int) -> int:
 class VoidSeen(NamedTuple):
     void_id: int
     code: str
+    task_id: int
 
 
 def voids_after(c: sqlite3.Connection, void_id: int) -> list[VoidSeen]:
     """The daemon's standing voids written after that one, for the breaker: by the order of rows, not by the clock (fault e06)."""
-    sql = "SELECT void_id, code FROM void WHERE void_id > ? AND decided_by = 'daemon' AND undone_at_ms IS NULL ORDER BY void_id"
-    return [VoidSeen(row["void_id"], row["code"]) for row in c.execute(sql, (void_id,)).fetchall()]
+    sql = """SELECT void_id, code, task_id FROM void JOIN trial USING (trial_id) JOIN cell USING (cell_id)
+             WHERE void_id > ? AND decided_by = 'daemon' AND undone_at_ms IS NULL ORDER BY void_id"""
+    return [VoidSeen(row["void_id"], row["code"], row["task_id"]) for row in c.execute(sql, (void_id,)).fetchall()]
 
 
 def newest_void(c: sqlite3.Connection) -> int:
