@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from urllib.parse import urlencode
 
 from marathond.demo.base_image import BASE_IMAGE
@@ -77,6 +78,7 @@ def run(folder: Path) -> int:
         _ctl(config, "init")
     say(f"campaign {name}: three arms x six tasks on {os.environ.get('DOCKER_HOST', 'the default engine')}, image {BASE_IMAGE}")
     began = time.monotonic()
+    signal.signal(signal.SIGINT, _only_once)
     with _daemon(config, folder / "marathond.log") as process:
         try:
             _follow(ledger, name, process, began)
@@ -86,6 +88,12 @@ def run(folder: Path) -> int:
             process.wait(timeout=60)
             return 130
     return _finish(config, ledger, name, time.monotonic() - began)
+
+
+def _only_once(_number: int, _frame: FrameType | None) -> None:
+    """A terminal's Ctrl-C reaches us twice, by the process group and by the wrapper that runs us: the second must not end the clean-up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _campaign(ledger: Path) -> str:
