@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from marathond.core.errors import ArtifactError
 from marathond.flow.documents import job_view, trial_view
@@ -82,8 +82,13 @@ class Exporter:
         for part in PARTS:
             if not (logs / part).is_dir():
                 continue
+            # A daemon that is told to stop does not wait for gigabytes: the next one copies this trial anew.
             found = export_tree(
-                logs / part, target / part, max_bytes=self.world.fixed.max_artifact_bytes, max_files=self.world.fixed.max_artifact_files
+                logs / part,
+                target / part,
+                max_bytes=self.world.fixed.max_artifact_bytes,
+                max_files=self.world.fixed.max_artifact_files,
+                checkpoint=from_thread.check_cancelled,
             )
             records += [ArtifactRecord(f"{part}/{r.path}", r.sha256, r.size_bytes, r.skipped) for r in found]
         return records

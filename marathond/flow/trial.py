@@ -181,9 +181,11 @@ def _write_start(c: sqlite3.Connection, /, trial_id: int, facts: Sequence[Fact],
 async def _begin(world: World, env: Environment, exec_id: str) -> None:
     try:
         await AGENTS[env.arm.kind].begin(env, exec_id)
-    except EngineTimeout:
+    except EngineTimeout as error:
         info = await world.look(lambda: world.engine.inspect_exec(exec_id))
-        if info is None or not (info.running or info.exit_code is not None):
+        if info is None:
+            raise GateFailed("container_lost", f"the engine forgot the agent's exec while it was started: {error}") from error
+        if not (info.running or info.exit_code is not None):
             raise
     except EngineError as error:
         raise GateFailed("agent_not_started", str(error)) from error

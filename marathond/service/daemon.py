@@ -133,20 +133,25 @@ class Daemon:
         self.world = World(fixed, await self._knobs(), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         async with anyio.create_task_group() as group:
             await serve_control(self, group)
-            await self._probe()
-            recovered = None
-            if not self.degraded:
-                # A Docker that goes away right now must not hold READY back for ever: then recovery starts anew behind it.
-                with anyio.move_on_after(RECOVERY_S):
-                    recovered = await recover(self.world)
-            await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
-            self.notifier.ready(self._status_line())
-            log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
-            group.start_soon(self._watchdog, name="watchdog")
-            group.start_soon(self._keep_settings, name="settings")
-            group.start_soon(self._work, group, recovered, name="work")
+            group.start_soon(self._begin, group, name="begin")
             while not await self._wind_down(group):
                 pass
+
+    async def _begin(self, group: TaskGroup) -> None:
+        """Up to READY and beyond; beside the wait for a stop, which must not wait for an engine that hangs (fault f08)."""
+        assert self.world is not None
+        await self._probe()
+        recovered = None
+        if not self.degraded:
+            # A Docker that goes away right now must not hold READY back for ever: then recovery starts anew behind it.
+            with anyio.move_on_after(RECOVERY_S):
+                recovered = await recover(self.world)
+        await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
+        self.notifier.ready(self._status_line())
+        log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
+        group.start_soon(self._watchdog, name="watchdog")
+        group.start_soon(self._keep_settings, name="settings")
+        await self._work(group, recovered)
 
     async def _keep_settings(self) -> None:
         assert self.world is not None

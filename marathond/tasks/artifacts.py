@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -48,19 +48,22 @@ class _Found:
         return "/".join(self.parts)
 
 
-def export_tree(source: Path, dest: Path, *, max_bytes: int, max_files: int) -> list[ArtifactRecord]:
+def export_tree(
+    source: Path, dest: Path, *, max_bytes: int, max_files: int, checkpoint: Callable[[], None] = lambda: None
+) -> list[ArtifactRecord]:
     """Copy the regular files below ``source`` to ``dest``; every other entry is listed as skipped, with the reason.
 
     Small files go first, so that a huge one cannot use up ``max_bytes`` (of all files together) before the results are safe.  At most
     ``max_files`` entries are looked at: writers that do not trust each other get a call each.  A source that is gone is one skipped record.
 
+    :param checkpoint: called before each piece; what it raises ends the copy, and the file in work leaves no trace.
     :return: records sorted by path; each copied file is complete, synced and under its final name.
     :raises ArtifactError: the destination failed (``no_space``, ``io``).  Trouble with the source is a skipped record.
     """
     try:
         with open_folder(source) as root:
             found = list(_bounded_walk(root, max_files))
-            records = _copy_all(root, found, dest, max_bytes)
+            records = _copy_all(root, found, dest, max_bytes, checkpoint)
     except FileNotFoundError:
         return [ArtifactRecord("", "", 0, "the folder is gone")]
     except OSError as error:
@@ -120,12 +123,12 @@ def _look(folder: int, parts: tuple[str, ...], name: str) -> _Found:
     return _Found((*parts, name), status.st_size, "" if kind == "file" else kind)
 
 
-def _copy_all(root: int, found: list[_Found], dest: Path, max_bytes: int) -> list[ArtifactRecord]:
+def _copy_all(root: int, found: list[_Found], dest: Path, max_bytes: int, checkpoint: Callable[[], None]) -> list[ArtifactRecord]:
     records = [ArtifactRecord(item.path, "", item.size_bytes, item.skipped) for item in found if item.skipped]
     folders: set[Path] = set()
     left = max_bytes
     for item in sorted((item for item in found if not item.skipped), key=lambda item: (item.size_bytes, item.parts)):
-        record = _copy(root, item, dest, left, folders)
+        record = _copy(root, item, dest, left, folders, checkpoint)
         left -= 0 if record.skipped else record.size_bytes
         records.append(record)
     for folder in sorted(folders):
@@ -133,7 +136,7 @@ def _copy_all(root: int, found: list[_Found], dest: Path, max_bytes: int) -> lis
     return records
 
 
-def _copy(root: int, item: _Found, dest: Path, left: int, folders: set[Path]) -> ArtifactRecord:
+def _copy(root: int, item: _Found, dest: Path, left: int, folders: set[Path], checkpoint: Callable[[], None]) -> ArtifactRecord:
     if item.size_bytes > left:
         return ArtifactRecord(item.path, "", item.size_bytes, f"too large: {left} bytes were left to copy")
     try:
@@ -144,14 +147,15 @@ def _copy(root: int, item: _Found, dest: Path, left: int, folders: set[Path]) ->
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         target = dest.joinpath(*item.parts)
         _make_folders(target.parent, dest, folders)
-        return _pour(stream, item, target, left)
+        return _pour(stream, item, target, left, checkpoint)
 
 
-def _pour(stream: BinaryIO, item: _Found, target: Path, left: int) -> ArtifactRecord:
+def _pour(stream: BinaryIO, item: _Found, target: Path, left: int, checkpoint: Callable[[], None]) -> ArtifactRecord:
     """Copy until the end; a file that grows beyond what is left, or breaks while it is read, is not kept."""
     hasher, size_bytes, skipped = hashlib.sha256(), 0, ""
     with Aside(target) as aside:
         while not skipped:
+            checkpoint()
             try:
                 chunk = stream.read(CHUNK_BYTES)
             except OSError as error:

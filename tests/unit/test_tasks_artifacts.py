@@ -9,7 +9,9 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio import from_thread, to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -322,3 +324,25 @@ def test_any_tree_is_accounted_for_and_nothing_foreign_is_copied(tmp_path: Path,
     assert set(records) == made
     assert all("not yours" not in item.read_text() for item in (case / "out").rglob("*") if item.is_file())
     assert sum(record.size_bytes for record in records.values() if not record.skipped) <= 6000
+
+
+@pytest.mark.anyio
+async def test_f08_a_copy_ends_when_its_daemon_is_told_to_stop(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "big").write_bytes(b"x" * (3 << 20))
+    seen: list[int] = []
+    with anyio.CancelScope() as scope:
+
+        def look() -> None:
+            seen.append(1)
+            if len(seen) == 2:
+                from_thread.run_sync(scope.cancel)
+            from_thread.check_cancelled()
+
+        def copy() -> None:
+            export_tree(tmp_path / "source", tmp_path / "dest", max_bytes=1 << 30, max_files=10, checkpoint=look)
+
+        await to_thread.run_sync(copy)
+    assert scope.cancelled_caught
+    assert len(seen) == 2
+    assert [path for path in (tmp_path / "dest").rglob("*") if path.is_file()] == []
