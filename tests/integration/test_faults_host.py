@@ -110,5 +110,5 @@ async def test_b13_an_engine_s_own_dead_proxy_is_named(own_engine: PrivateEngine
     async with Rig(own_engine.url, tasks=[task], arms={"n": NOP}, overrides={"engine.build_retries": 0}) as rig:
         await rig.until("SELECT count(*) FROM finding WHERE code = 'engine_proxy_dead' AND closed_at_ms IS NULL")
         assert rig.one("SELECT subject FROM finding WHERE code = 'engine_proxy_dead'").startswith("http://127.0.0.1:9")
-        await rig.until("SELECT count(*) FROM park WHERE code = 'image_build_failed'")
+        await rig.until("SELECT count(*) FROM park WHERE code = 'image_missing'")
         assert rig.sql("SELECT * FROM trial") == []

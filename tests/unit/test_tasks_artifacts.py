@@ -196,7 +196,9 @@ def test_a_file_exchanged_between_the_look_and_the_copy(
 
     copy_all = module._copy_all
 
-    def exchange_first(root: int, found: list[module._Found], dest: Path, max_bytes: int, checkpoint: Callable[[], None]) -> list[ArtifactRecord]:
+    def exchange_first(
+        root: int, found: list[module._Found], dest: Path, max_bytes: int, checkpoint: Callable[[], None]
+    ) -> list[ArtifactRecord]:
         (run / "verifier/reward.txt").unlink()
         swap(run / "verifier/reward.txt", tmp_path)
         return copy_all(root, found, dest, max_bytes, checkpoint)
@@ -212,7 +214,9 @@ def test_a_folder_exchanged_for_a_link_between_the_look_and_the_copy(run: Path, 
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/reward.txt").write_text("stolen")
 
-    def exchange_first(root: int, found: list[module._Found], dest: Path, max_bytes: int, checkpoint: Callable[[], None]) -> list[ArtifactRecord]:
+    def exchange_first(
+        root: int, found: list[module._Found], dest: Path, max_bytes: int, checkpoint: Callable[[], None]
+    ) -> list[ArtifactRecord]:
         (run / "verifier").rename(tmp_path / "old")
         (run / "verifier").symlink_to(tmp_path / "elsewhere")
         return copy_all(root, found, dest, max_bytes, checkpoint)
