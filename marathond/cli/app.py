@@ -78,7 +78,8 @@ def now_ms() -> int:
 
 def ask(ctx: typer.Context, mutation: Mutation, **args: Any) -> None:
     """Send one request to the daemon; arguments that were not given are left out."""
-    given = {key: value for key, value in args.items() if value not in (None, False, [])}
+    # By identity: 0 equals False, and a reward of 0 is given.
+    given = {key: value for key, value in args.items() if value is not None and value is not False and value != []}
     finish(mutation(settled(ctx).located().paths.control_socket, given))
 
 

@@ -87,7 +87,7 @@ class Args:
 
     def exactly_one(self, *names: str) -> str:
         """Which of ``names`` was given."""
-        given = [name for name in names if self._given.get(name) not in (None, False)]
+        given = [name for name in names if not (self._given.get(name) is None or self._given.get(name) is False)]
         if len(given) != 1:
             raise ConfigError(self._verb, " | ".join(names), "exactly one of these is needed")
         return given[0]

@@ -106,6 +106,8 @@ def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
         (["unpark", *WHY], 2, "exactly one of these is needed"),
         (["unpark", "--task", "no", *WHY], 1, "no task no in this campaign; there are: "),
         (["review", "t0001", "--accept", "--reward", "1", *WHY], 1, "t0001 is not in review but scored"),
+        (["review", "t0001", "--accept", "--reward", "0", *WHY], 1, "t0001 is not in review but scored"),
+        (["review", "t0001", "--accept", *WHY], 1, "t0001 is not in review but scored"),
         (["review", "t0001", "--accept", "--void", *WHY], 2, "review: give --accept"),
         (["review", "t0001", "--accept", "--reward", "2", *WHY], 2, ""),
         (["ack", "7", *WHY], 1, "no open finding 7; open are: none"),
@@ -143,6 +145,15 @@ def test_review_is_listed_and_decided(rig: Rig) -> None:
     assert one(rig, "SELECT count(*) FROM score WHERE trial_id = 3") == 1
     other = rig.run("review", "t0003", "--accept", "--reward", "1", *WHY)
     assert other.code == 1 and "not in review but scored" in other.err
+
+
+@pytest.mark.parametrize("zero", ["0", "0.0"])
+def test_a_reward_of_zero_is_a_reward(rig: Rig, zero: str) -> None:
+    with rig.sql() as c:
+        have.let_go(c, have.bring_to(c, have.cell(c, "rust", "goal"), "review"))
+    assert rig.ask("review", "t0003", "--accept", "--reward", zero, *WHY) == "t0003 accepted with reward 0\n"
+    assert one(rig, "SELECT reward FROM score WHERE trial_id = 3") == 0
+    assert rig.ask("review", "t0003", "--accept", "--reward", zero, *WHY).startswith("t0003 already accepted by ")
 
 
 def test_a_doubtful_trial_may_be_voided(rig: Rig) -> None:

@@ -189,6 +189,8 @@ def decide_review(
     :raises Refused: it is not in review, or accepted without a reward.
     """
     label = trial_label(trial_id)
+    if (state := look_at(c, trial_id).state) != "review":
+        raise Refused(f"{label} is not in review but {state}")
     if accept and reward is None:
         raise Refused(f"{label}: accepting needs --reward between 0 and 1: nobody could read one")
     if not _decide(c, trial_id, decision="accepted" if accept else "voided", author=author, reason=reason, now_ms=now_ms):
