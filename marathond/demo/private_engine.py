@@ -277,7 +277,7 @@ class PrivateEngine:
         if self._mount_ns:
             pids |= set(processes_in("mnt", self._mount_ns))
         if count := end_all(sorted(pids)):
-            say(f"ended {count} processes that were left in the engine's namespaces")
+            say(f"ended what the engine left in its namespaces ({count})")
         for folder in sorted(tree, key=lambda f: len(f.parts), reverse=True):
             if folder.is_dir():
                 wait_until(partial(_rmdir_if_empty, folder), 2.0)

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 
 from marathond.demo.base_image import BASE_IMAGE
 from marathond.demo.docker_http import Docker
-from marathond.demo.host import SetupError, say
+from marathond.demo.host import SetupError
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
@@ -66,6 +66,11 @@ SELECT count(*), count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE 
 FROM v_cell WHERE campaign = ?"""
 
 
+def say(text: str) -> None:
+    """Progress on stderr; stdout is for what came out."""
+    print(f"demo: {text}", file=sys.stderr, flush=True)
+
+
 def run(folder: Path) -> int:
     """Exit status 0: every cell is done and nothing was left behind."""
     folder = folder.absolute()
@@ -82,6 +87,8 @@ def run(folder: Path) -> int:
     with _daemon(config, folder / "marathond.log") as process:
         try:
             _follow(ledger, name, process, began)
+            _ctl(config, "stop", "--reason", "the demo is over", check=False)
+            process.wait(timeout=30)
         except KeyboardInterrupt:
             say("interrupted: ending the trials in work; `make demo` goes on from here")
             _ctl(config, "stop", "--now", "--reason", "demo interrupted", check=False)
@@ -146,7 +153,7 @@ def _follow(ledger: Path, name: str, process: subprocess.Popen[bytes], began: fl
             raise SetupError(f"the demo did not end within {TIMEOUT_S:.0f} s; see `marathonctl status` and demo/marathond.log")
         with contextlib.closing(_open(ledger)) as conn:
             rows = conn.execute(_ENDS, (name,)).fetchall()
-            total, done, left = conn.execute(_COUNTS, (name,)).fetchone()
+            total, _, left = conn.execute(_COUNTS, (name,)).fetchone()
             exported = conn.execute("SELECT count(*) FROM artifact_export").fetchone()[0]
             trials = conn.execute("SELECT count(*) FROM trial").fetchone()[0]
             claims = conn.execute("SELECT count(*) FROM claim WHERE released_at_ms IS NULL").fetchone()[0]
@@ -155,7 +162,7 @@ def _follow(ledger: Path, name: str, process: subprocess.Popen[bytes], began: fl
                 continue
             seen.add(number)
             word = f"reward {reward:g}" if state == "scored" else state
-            say(f"{done:2d}/{total} {trial} {arm:<8} {task:<12} {word}")
+            say(f"{len(seen):2d}/{total} {trial} {arm:<8} {task:<12} {word}")
         if total and not left and not claims and exported == trials:
             return
         time.sleep(POLL_S)
@@ -171,6 +178,7 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
             (name,),
         ).fetchone()
         total, done, _ = conn.execute(_COUNTS, (name,)).fetchone()
+        last = conn.execute("SELECT max(trial) FROM v_trial WHERE campaign = ?", (name,)).fetchone()[0]
         arms = conn.execute(
             """SELECT arm, count(*) FILTER (WHERE state = 'done'), avg(reward), avg(partial) FROM v_cell WHERE campaign = ?
                GROUP BY arm ORDER BY 3 DESC""",
@@ -183,7 +191,7 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
     review_words = f", {review} in review" if review else ""
     print(f"\n3 arms x 6 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
     shown = os.path.relpath(config)
-    print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show t0001` · `… sql "select * from v_arm"`')
+    print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show {last}` · `… sql "select * from v_arm"`')
     print("your own campaign: README, section 2")
     return 0 if done == total and not left else 1
 

@@ -129,7 +129,7 @@ async def _score(world: World, trial_id: int, seen: ScoreReading, flags: tuple[s
     row = ScoreRow(
         extractor=EXTRACTOR,
         reward=final.reward.value,
-        reward_source=f"{final.reward.source}:{final.reward.key}",
+        reward_source=_place(final.reward.source, final.reward.key),
         partial=final.partial.value if final.partial else None,
         tests_passed=passed,
         tests_total=total,
@@ -152,9 +152,14 @@ def _parts(reading: ScoreReading) -> list[tuple[str, str, str]]:
         "tests_total": reading.tests_total,
         "test_rate": reading.test_rate,
     }
-    rows = [(name, repr(number.value), f"{number.source}:{number.key}") for name, number in named.items() if number is not None]
-    rows += [(name, _text(part), f"{part.source}:{part.key}") for name, part in reading.parts.items()]
-    return rows + [(f"refused {n}", r.why, f"{r.source}:{r.key}") for n, r in enumerate(reading.refusals, start=1)]
+    rows = [(name, repr(number.value), _place(number.source, number.key)) for name, number in named.items() if number is not None]
+    rows += [(name, _text(part), _place(part.source, part.key)) for name, part in reading.parts.items()]
+    return rows + [(f"refused {n}", r.why, _place(r.source, r.key)) for n, r in enumerate(reading.refusals, start=1)]
+
+
+def _place(source: str, key: str) -> str:
+    """File and key; the file alone when the whole of it was meant."""
+    return f"{source}:{key}" if key else source
 
 
 def _text(part: Number | ScoreFact) -> str:

@@ -186,13 +186,21 @@ class Daemon:
                 await self.engine.info()
             except EngineError as error:
                 self.degraded = str(error)
-                observed = {"ok": False, "detail": str(error)}
-                await self.ledger.write(ledger_settings.observe, "engine", observed, now_ms=self.clock.wall_ms())
+                await self._say_engine_is_away(str(error))
             else:
                 self.degraded = ""
                 return
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 2, 10.0)
+
+    async def _say_engine_is_away(self, why: str) -> None:
+        """What status prints while nothing can be admitted: the reason of now, not the last one of an earlier life."""
+        assert self.world is not None
+        now_ms = self.clock.wall_ms()
+        await self.ledger.write(ledger_settings.observe, "engine", {"ok": False, "detail": why}, now_ms=now_ms)
+        count = await self.ledger.read(admission.open_total, self.world.fixed.campaign_id)
+        waiting = [{"code": "ENGINE", "count": count, "text": f"ENGINE ({why})"}] if count else []
+        await self.ledger.write(ledger_settings.observe, "waiting", waiting, now_ms=now_ms)
 
     async def _listen(self) -> None:
         """Events are hints: they ring the bell.  A resync after the first says that the engine was away for a moment."""

@@ -55,6 +55,8 @@ def task_row(task: Task | Unrunnable) -> TaskRow:
         "network_origin": task.network_origin,
         "env_names": sorted(task.env),
         "workdir": task.workdir,
+        "has_solution": task.has_solution,
+        "agent_user": task.agent_user,
         "warnings": list(task.warnings),
     }
     return TaskRow(

@@ -13,7 +13,7 @@ from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
 from marathond.core.order import CellKey, Order, order_cells
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
-from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task
+from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
 from marathond.ledger.verbs.stored import (
     CampaignRow,
@@ -124,6 +124,7 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
         unparked += end_task_parks(c, verdict.task_id, codes=ended, reason="submitted again", now_ms=now_ms)
         if why is not None:
             parked += park_task(c, verdict.task_id, code=why.code, detail=why.detail, author=SUBMIT_AUTHOR, now_ms=now_ms)
+    parked += park_without_solution(c, campaign_id, author=SUBMIT_AUTHOR, now_ms=now_ms)
     return SubmitResult(campaign_id, created, added_arms, sum(v.added for v in verdicts), added_cells, parked, unparked)
 
 

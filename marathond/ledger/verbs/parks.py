@@ -47,6 +47,18 @@ def park_cell(c: sqlite3.Connection, cell_id: int, *, code: str, detail: str, au
     )
 
 
+def park_without_solution(c: sqlite3.Connection, campaign_id: int, *, author: str, now_ms: int) -> int:
+    """Park the oracle's cells of tasks that have no solution: they would fail a gate once per pass, on one arm alone."""
+    return c.execute(
+        """INSERT INTO park (cell_id, code, detail, author, at_ms)
+           SELECT cell_id, 'no_solution', task.path || ': the oracle needs solution/solve.sh, and there is none', ?, ?
+           FROM cell_state JOIN task USING (task_id) JOIN arm USING (arm_id)
+           WHERE cell_state.campaign_id = ? AND arm.kind = 'oracle' AND json_extract(task.data_json, '$.has_solution') = 0
+             AND park_id IS NULL AND state = 'open'""",
+        (author, now_ms, campaign_id),
+    ).rowcount
+
+
 def end_task_parks(c: sqlite3.Connection, task_id: int, *, codes: Sequence[str], reason: str, now_ms: int) -> int:
     """The daemon ends parks of a task whose cause is gone; passes used so far stay used."""
     return c.execute(
