@@ -110,7 +110,7 @@ def _missing_mounts(settings: Settings) -> Iterator[str]:
                 mount.source.stat()
             except OSError as error:
                 place = where(settings, "arms", name, "mounts", index, "source")
-                yield f"{place}: arms.{name}.mounts.{index}.source = {mount.source}: {(error.strerror or str(error)).lower()}"
+                yield f"{place}: arms.{name}.mounts[{index}].source = {mount.source}: {(error.strerror or str(error)).lower()}"
 
 
 def plain(value: Any) -> Any:

@@ -161,3 +161,11 @@ class _Scanner:
 
     def line(self, at: int | None = None) -> int:
         return bisect.bisect_left(self.newlines, self.at if at is None else at) + 1
+
+
+def dotted(path: KeyPath) -> str:
+    """``campaign.tasks[0]``: a place in a list by its index, as people write it."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from marathond.core.errors import ConfigError
-from marathond.core.tomlindex import KeyPath
+from marathond.core.tomlindex import KeyPath, dotted
 from marathond.service.knobs import did_you_mean, one_of, plain
 from marathond.service.layers import Layer, as_model, members
 from marathond.service.tomlfile import show
@@ -65,12 +65,11 @@ def _line(error: ConfigError) -> int:
 
 def _explain(model: type[BaseModel], detail: ErrorDetails, layers: Sequence[Layer]) -> ConfigError:
     path = _path(detail)
-    dotted = ".".join(map(str, path))
     layer = next((layer for layer in layers if layer.holds(path)), None)
     if layer is None:  # missing: blame the nearest thing that is there
         nearest = next((layer for layer in layers if layer.file is not None), layers[-1])
-        return ConfigError(nearest.where(path), dotted, _expected(model, path, detail))
-    return ConfigError(layer.where(path), show(dotted, layer.written(path)), _expected(model, path, detail))
+        return ConfigError(nearest.where(path), dotted(path), _expected(model, path, detail))
+    return ConfigError(layer.where(path), show(dotted(path), layer.written(path)), _expected(model, path, detail))
 
 
 def _path(detail: ErrorDetails) -> KeyPath:

@@ -75,4 +75,4 @@ def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigErr
 
 
 def _error(settings: Settings, key: str, index: int, value: str, expected: str) -> ConfigError:
-    return ConfigError(where(settings, "campaign", key, index), show(f"campaign.{key}.{index}", value), expected)
+    return ConfigError(where(settings, "campaign", key, index), show(f"campaign.{key}[{index}]", value), expected)

@@ -76,7 +76,7 @@ def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(r
     done = run("check")
     assert done.exit_code == 1
     assert "cannot start: good: arm oracle needs solution/solve.sh, and there is none" in done.stdout
-    assert f"cannot start: marathond.toml:13: arms.mine.mounts.0.source = {room}/gone: no such file or directory" in done.stdout
+    assert f"cannot start: marathond.toml:13: arms.mine.mounts[0].source = {room}/gone: no such file or directory" in done.stdout
 
 
 @pytest.mark.parametrize(

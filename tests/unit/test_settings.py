@@ -183,7 +183,7 @@ ONE_LINE = [
         'config.toml:8: arms.x.argv = ["a"]: forbidden for kind = "oracle", only "command" has one',
     ),
     ('[arms.x]\nkind = "command"\nargv = "ls"', 'config.toml:8: arms.x.argv = "ls": must be a list'),
-    ('[arms.x]\nkind = "command"\nargv = [\n"ls",\n5]', "config.toml:10: arms.x.argv.1 = 5: must be text in quotes"),
+    ('[arms.x]\nkind = "command"\nargv = [\n"ls",\n5]', "config.toml:10: arms.x.argv[1] = 5: must be text in quotes"),
     ('[arms.x]\nkind = "nop"\ncwd = "app"', 'config.toml:8: arms.x.cwd = "app": must be an absolute path in the container'),
     (
         '[arms.X]\nkind = "nop"',
@@ -192,11 +192,11 @@ ONE_LINE = [
     ("[arms]\nx = 3", "config.toml:7: arms.x = 3: must be a table"),
     (
         '[[arms.x.mounts]]\nsource = "a"\ntarget = "/a"\n[[arms.x.mounts]]\nsource = "b"\ntarget = "/tests/x"\n[arms.x]\nkind = "nop"',
-        'config.toml:11: arms.x.mounts.1.target = "/tests/x": must not lie in /tests, /solution, /logs, which belong to the trial itself',
+        'config.toml:11: arms.x.mounts[1].target = "/tests/x": must not lie in /tests, /solution, /logs, which belong to the trial itself',
     ),
     (
         '[arms.x]\nkind = "nop"\nmounts = [{ source = "a", target = "/a", ro = 1 }]',
-        "arms.x.mounts.0.ro = 1: unknown key; known: source, target, read_only",
+        "arms.x.mounts[0].ro = 1: unknown key; known: source, target, read_only",
     ),
     ('[arms.x]\nkind = "nop"\nmounts = [{ source = "a", target = "/.." }]', "must be a path below / without .."),
 ]
@@ -230,11 +230,11 @@ def test_a_campaign_needs_a_name_tasks_and_arms(read: Load) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('arms = ["nop", "orcale"]', 'config.toml:4: campaign.arms.1 = "orcale": no such arm in [arms]; defined: nop'),
-        ('arms = ["nap"]', 'config.toml:4: campaign.arms.0 = "nap": no such arm in [arms]; did you mean nop?'),
-        ('arms = ["nop", "nop"]', 'config.toml:4: campaign.arms.1 = "nop": named twice'),
+        ('arms = ["nop", "orcale"]', 'config.toml:4: campaign.arms[1] = "orcale": no such arm in [arms]; defined: nop'),
+        ('arms = ["nap"]', 'config.toml:4: campaign.arms[0] = "nap": no such arm in [arms]; did you mean nop?'),
+        ('arms = ["nop", "nop"]', 'config.toml:4: campaign.arms[1] = "nop": named twice'),
         ("arms = []", "config.toml:4: campaign.arms = []: must not be empty"),
-        ('include = ["a"]\nexclude = ["a"]', 'config.toml:5: campaign.exclude.0 = "a": both included and excluded'),
+        ('include = ["a"]\nexclude = ["a"]', 'config.toml:5: campaign.exclude[0] = "a": both included and excluded'),
         ("replicates = 0", "config.toml:4: campaign.replicates = 0: must be at least 1"),
     ],
 )

@@ -60,14 +60,14 @@ def test_f06_a_folder_that_is_not_there_is_listed_so_that_its_cells_park(tmp_pat
 @pytest.mark.parametrize(
     ("campaign", "line"),
     [
-        ('tasks = ["tasks/*", "taks/*"]', "marathond.toml:3: campaign.tasks.1 = "),
+        ('tasks = ["tasks/*", "taks/*"]', "marathond.toml:3: campaign.tasks[1] = "),
         ('tasks = ["taks/*"]', "matches no folder"),
         ('tasks = ["tasks/README.m*"]', "matches no folder"),
         (
             'tasks = ["tasks/*"]\ninclude = ["one", "tow"]',
-            'marathond.toml:4: campaign.include.1 = "tow": no such task; did you mean two?',
+            'marathond.toml:4: campaign.include[1] = "tow": no such task; did you mean two?',
         ),
-        ('tasks = ["tasks/*"]\nexclude = ["three"]', 'marathond.toml:4: campaign.exclude.0 = "three": no such task'),
+        ('tasks = ["tasks/*"]\nexclude = ["three"]', 'marathond.toml:4: campaign.exclude[0] = "three": no such task'),
         ('tasks = ["tasks/one"]\nexclude = ["one"]', "marathond.toml:4: campaign: no task is left"),
         ('tasks = ["tasks/two", "again/two"]', "has the same name as"),
     ],
