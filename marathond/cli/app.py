@@ -6,7 +6,6 @@ Owns what every sub-command needs.  The sub-commands register themselves from :m
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ import typer
 from marathond import __version__
 from marathond.cli import config_cmds
 from marathond.cli.output import say
-from marathond.core.paths import ENV_CONFIG
 
 if TYPE_CHECKING:
     from marathond.cli.locate import Located
@@ -101,5 +99,3 @@ def options(
     Exit status: 0 healthy, 1 degraded or failed, 2 usage, 3 daemon down, 4 cannot see, 75 busy.
     """
     ctx.obj = Settled(config)
-    if config is not None and ctx.invoked_subcommand == "config":
-        os.environ[ENV_CONFIG] = str(config)  # these commands find the file by themselves

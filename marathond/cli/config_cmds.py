@@ -15,7 +15,7 @@ import typer
 
 from marathond.cli.output import clean, note, plural, print_json, say
 from marathond.core.errors import ConfigError
-from marathond.core.model import AgentKind, Unrunnable
+from marathond.core.model import Unrunnable
 from marathond.service.protocol import Exit
 
 if TYPE_CHECKING:
@@ -35,39 +35,45 @@ app = typer.Typer(
 
 
 @app.command()
-def check(config: ConfigOption = None) -> None:
-    """Read the configuration and each of its tasks.
+def check(ctx: typer.Context, config: ConfigOption = None) -> None:
+    """Read the configuration and each of its tasks.  What was tolerated in a task is a note on stderr.
 
     Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
     """
+    from marathond.cli.parks import arm_parks
     from marathond.service.taskpaths import task_folders
     from marathond.tasks.harbor import read_task
 
-    settings = _load(config)
+    settings = _load(ctx, config)
     try:
         tasks = [read_task(folder) for folder in task_folders(settings)]
     except ConfigError as error:
         raise _usage(error) from error
     arms, replicates = len(settings.arm_names), settings.campaign.replicates
-    cells = f"{plural(len(tasks) * arms * replicates, 'cell')}"
-    counts = f"{plural(len(tasks), 'task')}, {plural(arms, 'arm')}, {plural(replicates, 'replicate')}: {cells}"
-    say(f"ok: campaign {settings.campaign.name}, {counts}")
     parked = [task for task in tasks if isinstance(task, Unrunnable)]
+    alone = arm_parks(settings, tasks)
+    parked_cells = (len(parked) * arms + len(alone)) * replicates
+    counts = f"{plural(len(tasks), 'task')}, {plural(arms, 'arm')}, {plural(replicates, 'replicate')}"
+    cells = plural(len(tasks) * arms * replicates, "cell") + (
+        f", of which {parked_cells} park{'s' if parked_cells == 1 else ''}" if parked_cells else ""
+    )
+    say(f"ok: campaign {settings.campaign.name}, {counts}: {cells}")
     for task in parked:
         say(f"parks: {clean(task.name)}: {task.code}: {clean(task.detail)}")
-    oracles = [arm.name for arm in settings.arm_models() if arm.kind is AgentKind.ORACLE]
-    unsolved = [task.name for task in tasks if oracles and not isinstance(task, Unrunnable) and not task.has_solution]
-    for name in unsolved:
-        say(f"cannot start: {clean(name)}: arm {oracles[0]} needs solution/solve.sh, and there is none")
+    for one in alone:
+        say(f"parks: {clean(one.task)}: {one.code}: {clean(one.why)}")
     missing = list(_missing_mounts(settings))
     for line in missing:
         say(f"cannot start: {clean(line)}")
-    if parked or unsolved or missing:
+    for name, warning in [(task.name, text) for task in tasks if not isinstance(task, Unrunnable) for text in task.warnings]:
+        note(f"note: {clean(name)}: {clean(warning)}")
+    if parked_cells or missing:
         raise typer.Exit(Exit.FAILED)
 
 
 @app.command()
 def show(
+    ctx: typer.Context,
     config: ConfigOption = None,
     origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from, and how it may change.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object: key, then value, origin and change.")] = False,
@@ -76,7 +82,8 @@ def show(
     from marathond.service.settings import origins
     from marathond.service.treatment import change_of
 
-    known = {key: (_hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(_load(config)).items()}
+    settings = _load(ctx, config)
+    known = {key: (_hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(settings).items()}
     if as_json:
         print_json({key: {"value": value, "origin": source, "change": change} for key, (value, source, change) in known.items()})
         return
@@ -86,11 +93,14 @@ def show(
         say(f"{line:<{min(width, 60)}}  # {clean(source)} [{change}]" if origin else line)
 
 
-def _load(config: Path | None) -> Settings:
+def _load(ctx: typer.Context, config: Path | None) -> Settings:
+    """:param config: these commands' own --config; without it, the one given before the command."""
+    from marathond.cli.app import Settled
     from marathond.service.settings import load
 
+    before = ctx.find_object(Settled)
     try:
-        return load(config)
+        return load(config or (before.config if before else None))
     except ConfigError as error:
         raise _usage(error) from error
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from marathond.cli import ctl
 from marathond.cli.config_cmds import app
 
 CONFIG = """[campaign]
@@ -64,7 +66,7 @@ def test_f06_check_lists_what_parks_and_why(room: Path) -> None:
     (room / "tasks/empty").mkdir()
     done = run("check")
     assert done.exit_code == 1
-    assert done.stdout.startswith("ok: campaign first, 4 tasks, 2 arms, 2 replicates: 16 cells\n")
+    assert done.stdout.startswith("ok: campaign first, 4 tasks, 2 arms, 2 replicates: 16 cells, of which 12 park\n")
     parked = {line.split(": ")[1]: line.split(": ")[2] for line in done.stdout.splitlines()[1:]}
     assert parked == {"bad-toml": "task_broken", "empty": "task_broken", "gpu": "task_unsupported"}
 
@@ -75,8 +77,22 @@ def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(r
     )
     done = run("check")
     assert done.exit_code == 1
-    assert "cannot start: good: arm oracle needs solution/solve.sh, and there is none" in done.stdout
+    assert done.stdout.splitlines()[0].endswith(": 6 cells, of which 2 park")
+    assert "parks: good: no_solution: arm oracle needs solution/solve.sh, and there is none" in done.stdout.splitlines()
     assert f"cannot start: marathond.toml:13: arms.mine.mounts[0].source = {room}/gone: no such file or directory" in done.stdout
+
+
+def test_check_mentions_what_was_tolerated_in_a_task(room: Path) -> None:
+    _task(room, "typo", TASK + "[agent]\ntimeout_secs = 5\n")
+    done = run("check")
+    assert (done.exit_code, done.stderr) == (0, "note: typo: task.toml: agent.timeout_secs: unknown key, ignored\n")
+
+
+@pytest.mark.parametrize("argv", [("-c", "gone.toml", "config", "check"), ("config", "show", "-c", "gone.toml")])
+def test_a_configuration_named_on_either_side_is_named_so(room: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]) -> None:
+    assert ctl.run(argv) == 2
+    assert capsys.readouterr().err == f"{room}/gone.toml: named by --config: no such file\n"
+    assert "MARATHOND_CONFIG" not in os.environ
 
 
 @pytest.mark.parametrize(
