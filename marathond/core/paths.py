@@ -22,6 +22,9 @@ CWD_NAME = "marathond.toml"
 
 ROOT_STATE_DIR = Path("/var/lib/marathond")
 SYSTEM_CONFIG = Path("/etc/marathond/config.toml")
+ENGINE_SCHEMES = ("unix://", "tcp://", "http://")
+"""What the engine's client can speak: no TLS, no ssh."""
+
 DEFAULT_ENGINE_URL = "unix:///var/run/docker.sock"
 
 UNIX_PATH_MAX_BYTES = 107

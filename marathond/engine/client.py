@@ -18,6 +18,7 @@ import aiohttp
 import anyio
 
 from marathond.core.errors import ConfigError, EngineError, EngineUnreachable
+from marathond.core.paths import ENGINE_SCHEMES
 from marathond.engine.errors import border
 
 CONTROL_CONNECTIONS = 32
@@ -40,7 +41,7 @@ class EngineClient:
     def __init__(self, url: str, call_timeout_s: float) -> None:
         self.url, self.call_timeout_s = url, call_timeout_s
         scheme, _, rest = url.partition("://")
-        if scheme not in ("unix", "tcp", "http") or not rest or (scheme == "unix" and not rest.startswith("/")):
+        if f"{scheme}://" not in ENGINE_SCHEMES or not rest or (scheme == "unix" and not rest.startswith("/")):
             raise ConfigError(
                 "", f"engine url {url!r}", "must be unix:///path/to/docker.sock or tcp://host:port (TLS and ssh are not supported)"
             )

@@ -17,11 +17,11 @@ from pydantic_core import PydanticCustomError
 from marathond.core import paths
 from marathond.core.model import AfterAgent, AgentKind
 from marathond.core.order import Order
+from marathond.core.subnets import SMALLEST_PREFIX
 from marathond.service.knobs import KNOBS
 
 SLUG = r"[a-z0-9]+(?:[-_][a-z0-9]+)*"
-_PROXY_SCHEMES = ("unix://", "tcp://", "http://", "https://")
-_OWN_FOLDERS = ("/tests", "/solution", "/logs")
+_OWN_FOLDERS = ("/tests", "/solution", "/logs", "/marathond")
 
 
 def guilty(key: str, expected: str) -> PydanticCustomError:
@@ -129,9 +129,9 @@ class EngineSection(Section):
 
     @model_validator(mode="after")
     def _url_is_one(self) -> EngineSection:
-        scheme = next((scheme for scheme in _PROXY_SCHEMES if self.url.startswith(scheme)), None)
+        scheme = next((scheme for scheme in paths.ENGINE_SCHEMES if self.url.startswith(scheme)), None)
         if scheme is None or self.url == scheme:
-            raise guilty("url", f"must start with one of {', '.join(_PROXY_SCHEMES)}")
+            raise guilty("url", f"must start with one of {', '.join(paths.ENGINE_SCHEMES)} (TLS and ssh are not supported)")
         if scheme == "unix://":
             path = Path(self.url.removeprefix(scheme))
             if not path.is_absolute():
@@ -146,7 +146,7 @@ class Network(Section):
 
     mode: Literal["explicit", "auto"] = Field(default="explicit", description="explicit: subnets from range; auto: the engine's own pools")
     range: Word = Field(default="198.19.0.0/16", description="explicit: the IPv4 range that subnets are cut from")
-    prefix: Int = Field(default=28, ge=16, le=30, description="explicit: size of one trial's subnet")
+    prefix: Int = Field(default=28, ge=16, le=SMALLEST_PREFIX, description="explicit: size of one trial's subnet")
     cap: Annotated[Int, _knob("network.cap")] = Field(default=64, description=KNOBS["network.cap"].effect)
     margin: Annotated[Int, _knob("network.margin")] = Field(default=2, description=KNOBS["network.margin"].effect)
 
@@ -158,6 +158,8 @@ class Network(Section):
             raise guilty("range", f"must be an IPv4 network such as 198.19.0.0/16 ({error})") from error
         if net.is_global or net.is_loopback or net.is_link_local or net.is_multicast or net.is_unspecified or net.is_reserved:
             raise guilty("range", "must be a private range: not public, loopback, link-local or multicast")
+        if net.prefixlen > SMALLEST_PREFIX:
+            raise guilty("range", f"must be at least as large as one subnet of a trial, a /{SMALLEST_PREFIX}")
         if self.prefix < net.prefixlen:
             raise guilty("prefix", f"must be at least {net.prefixlen}, the size of network.range")
         if self.mode == "explicit" and self.cap > (room := 2 ** (self.prefix - net.prefixlen)):

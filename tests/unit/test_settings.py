@@ -165,10 +165,11 @@ ONE_LINE = [
     ('[network]\nmode = "Auto"', 'config.toml:7: network.mode = "Auto": must be one of explicit, auto; did you mean auto?'),
     ('[network]\nrange = "8.8.0.0/16"', "must be a private range: not public, loopback, link-local or multicast"),
     ('[network]\nrange = "198.19.0.1/16"', "must be an IPv4 network such as 198.19.0.0/16 (198.19.0.1/16 has host bits set)"),
-    ("[network]\nprefix = 31", "config.toml:7: network.prefix = 31: must be at most 30"),
+    ("[network]\nprefix = 30", "config.toml:7: network.prefix = 30: must be at most 29"),
+    ('[network]\nrange = "10.0.0.0/30"\ncap = 1', 'range = "10.0.0.0/30": must be at least as large as one subnet of a trial, a /29'),
     ('[network]\nrange = "10.0.0.0/24"\ncap = 32', "config.toml:8: network.cap = 32: must be at most 16: no more /28 fit in 10.0.0.0/24"),
     ('[network]\nrange = "10.0.0.0/29"\ncap = 1', "config.toml:6: network.prefix: must be at least 29, the size of network.range"),
-    ('[engine]\nurl = "ssh://x"', 'engine.url = "ssh://x": must start with one of unix://, tcp://, http://, https://'),
+    ('[engine]\nurl = "ssh://x"', 'engine.url = "ssh://x": must start with one of unix://, tcp://, http:// (TLS and ssh are not'),
     ('[engine]\nurl = "unix://relative"', "must name an absolute path, as in unix:///var/run/docker.sock"),
     ("[engine.build_args]\nA = 1", "config.toml:7: engine.build_args.A = 1: must be text in quotes"),
     ('[engine.build_args]\n"A B" = "x"', 'config.toml:7: engine.build_args.A B = "x": must be a variable\'s name (letters, digits, _)'),
@@ -192,7 +193,8 @@ ONE_LINE = [
     ("[arms]\nx = 3", "config.toml:7: arms.x = 3: must be a table"),
     (
         '[[arms.x.mounts]]\nsource = "a"\ntarget = "/a"\n[[arms.x.mounts]]\nsource = "b"\ntarget = "/tests/x"\n[arms.x]\nkind = "nop"',
-        'config.toml:11: arms.x.mounts[1].target = "/tests/x": must not lie in /tests, /solution, /logs, which belong to the trial itself',
+        'config.toml:11: arms.x.mounts[1].target = "/tests/x": '
+        "must not lie in /tests, /solution, /logs, /marathond, which belong to the trial itself",
     ),
     (
         '[arms.x]\nkind = "nop"\nmounts = [{ source = "a", target = "/a", ro = 1 }]',
