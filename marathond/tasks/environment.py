@@ -38,6 +38,14 @@ ENVIRONMENT_KEYS = frozenset(
 )
 _HEALTHCHECK_KEYS = frozenset(["command", "interval_sec", "timeout_sec", "start_period_sec", "start_interval_sec", "retries"])
 MAX_SIZE_MB = 1 << 40
+MIN_MEMORY_MB = 6
+"""Docker refuses to make a container with less (20.10 and 28.5: "Minimum memory limit allowed is 6MB")."""
+MIN_CPUS = 0.01
+"""The same for cores: below 1 ms in 100 the kernel refuses the quota (cpu.cfs_quota_us: invalid argument)."""
+MIN_INTERVAL_S = 0.05
+"""Between two health checks: without a pause a check that fails at once would keep the engine busy with nothing else."""
+MAX_RETRIES = 1000
+MAX_START_PERIOD_S = 86400.0
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,1023}")
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 _SIZE_UNITS_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
@@ -95,6 +103,23 @@ def size_mb(environment: Section, key: str) -> int | None:
     return int(size_mb)
 
 
+def memory_of(environment: Section) -> int | None:
+    """``memory_mb`` in mebibytes, at least what Docker can give a container."""
+    memory_mb = size_mb(environment, "memory")
+    if memory_mb is not None and memory_mb < MIN_MEMORY_MB:
+        key = "memory_mb" if environment.has("memory_mb") else "memory"
+        raise environment.wrong(key, f"must be at least {MIN_MEMORY_MB} MiB, Docker gives no container less")
+    return memory_mb
+
+
+def cpus_of(environment: Section) -> float | None:
+    """``cpus``, at least what Docker can give a container."""
+    cpus = environment.number("cpus")
+    if cpus is not None and cpus < MIN_CPUS:
+        raise environment.wrong("cpus", f"must be at least {MIN_CPUS:g}, Docker gives no container less")
+    return cpus
+
+
 def env_of(section: Section, environ: Mapping[str, str]) -> dict[str, str]:
     """The ``env`` table; a value that is wholly ``${VAR}`` or ``${VAR:-default}`` is looked up, anything else is taken as it stands."""
     table = section.section("env")
@@ -132,12 +157,26 @@ def healthcheck_of(environment: Section) -> Healthcheck | None:
     plain = Healthcheck(command)
     return Healthcheck(
         command,
-        interval_s=_or(table.number("interval_sec", at_least=0), plain.interval_s),
+        interval_s=_between(table, "interval_sec", table.number("interval_sec", at_least=0), plain.interval_s, low=MIN_INTERVAL_S),
         timeout_s=_or(table.number("timeout_sec"), plain.timeout_s),
-        start_period_s=_or(table.number("start_period_sec", at_least=0), plain.start_period_s),
-        start_interval_s=_or(table.number("start_interval_sec", at_least=0), plain.start_interval_s),
-        retries=table.integer("retries") or plain.retries,
+        start_period_s=_between(
+            table, "start_period_sec", table.number("start_period_sec", at_least=0), plain.start_period_s, high=MAX_START_PERIOD_S
+        ),
+        start_interval_s=_between(
+            table, "start_interval_sec", table.number("start_interval_sec", at_least=0), plain.start_interval_s, low=MIN_INTERVAL_S
+        ),
+        retries=int(_between(table, "retries", table.integer("retries"), plain.retries, high=MAX_RETRIES)),
     )
+
+
+def _between(table: Section, key: str, value: float | None, default: float, *, low: float = 0.0, high: float = float("inf")) -> float:
+    """What was written, or the default; brought into the bounds, with a note."""
+    if value is None:
+        return default
+    bounded = min(max(value, low), high)
+    if bounded != value:
+        table.note(key, f"{show(table.table[key])} is out of bounds, {bounded:g} is used")
+    return bounded
 
 
 def _or(value: float | None, default: float) -> float:

@@ -20,7 +20,17 @@ from marathond.core.model import Task, Unrunnable
 from marathond.core.text import printable
 from marathond.tasks.dataset import manifest_error
 from marathond.tasks.digest import Kind, Tree, open_regular, scan, tree_digest
-from marathond.tasks.environment import ENVIRONMENT_KEYS, env_of, has_file, healthcheck_of, image_of, size_mb, workdir_of
+from marathond.tasks.environment import (
+    ENVIRONMENT_KEYS,
+    cpus_of,
+    env_of,
+    has_file,
+    healthcheck_of,
+    image_of,
+    memory_of,
+    size_mb,
+    workdir_of,
+)
 from marathond.tasks.fields import Section, show
 from marathond.tasks.support import network_of, unsupported
 
@@ -133,8 +143,8 @@ def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> 
         solution_env=env_of(solution, environ),
         env=env_of(environment, environ),
         workdir=workdir_of(environment),
-        cpus=environment.number("cpus"),
-        memory_mb=size_mb(environment, "memory"),
+        cpus=cpus_of(environment),
+        memory_mb=memory_of(environment),
         storage_mb=size_mb(environment, "storage"),
         network=network[0],
         network_origin=network[1],

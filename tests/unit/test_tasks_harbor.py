@@ -136,6 +136,23 @@ def test_an_old_task_with_every_section(make_task: MakeTask) -> None:
     assert len(read.warnings) == 4
 
 
+def test_the_least_that_docker_can_give_is_accepted(make_task: MakeTask) -> None:
+    read = task(make_task(IMAGE + "memory_mb = 6\ncpus = 0.01"))
+    assert (read.memory_mb, read.cpus) == (6, 0.01)
+
+
+def test_a_healthcheck_neither_spins_nor_waits_for_ever(make_task: MakeTask) -> None:
+    wild = "interval_sec = 0\nstart_interval_sec = 0.001\nstart_period_sec = 1e9\nretries = 1000000000"
+    read = task(make_task(IMAGE + f'[environment.healthcheck]\ncommand = "false"\n{wild}'))
+    assert read.healthcheck == Healthcheck("false", 0.05, 30.0, 86400.0, 0.05, 1000)
+    assert [note.partition(": ")[2] for note in read.warnings] == [
+        "environment.healthcheck.interval_sec: 0 is out of bounds, 0.05 is used",
+        "environment.healthcheck.start_period_sec: 1000000000.0 is out of bounds, 86400 is used",
+        "environment.healthcheck.start_interval_sec: 0.001 is out of bounds, 0.05 is used",
+        "environment.healthcheck.retries: 1000000000 is out of bounds, 1000 is used",
+    ]
+
+
 def test_a_prebuilt_image_beside_files_uploads_them(make_task: MakeTask) -> None:
     assert task(make_task(environment__data_DOT_csv="1\n")).uploads_environment
     assert not task(make_task(name="built", environment__Dockerfile="FROM x\n")).uploads_environment
@@ -194,6 +211,9 @@ def test_files_that_mean_something_unsupported(make_task: MakeTask, file: str) -
         (IMAGE + f"[agent]\ntimeout_sec = 0x{'f' * 5000}", ("agent.timeout_sec = an integer of 20000 bits",)),
         (IMAGE + "cpus = -1", ("environment.cpus",)),
         (IMAGE + "memory_mb = 10.5", ("environment.memory_mb = 10.5", "whole number")),
+        (IMAGE + "memory_mb = 5", ("environment.memory_mb = 5", "at least 6 MiB")),
+        (IMAGE + 'memory = "4M"', ("environment.memory = '4M'", "at least 6 MiB")),
+        (IMAGE + "cpus = 0.009", ("environment.cpus = 0.009", "at least 0.01")),
         (IMAGE + 'memory = "16 gigs"', ("environment.memory", "16G")),
         (IMAGE + 'memory = "nanG"', ("environment.memory",)),
         (IMAGE + 'memory = "1e400G"', ("environment.memory",)),
