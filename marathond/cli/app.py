@@ -48,9 +48,25 @@ class Settled:
     config: Path | None
 
     def located(self) -> Located:
+        """Where the ledger and the socket are.
+
+        :raises LedgerRefused: neither a configuration nor, at the default place, a ledger.
+        """
+        from marathond.cli.locate import locate, with_ledger
+
+        return with_ledger(locate(self.config))
+
+    def located_for_init(self) -> Located:
+        """Where to make them: only where somebody said.
+
+        :raises ConfigError: no configuration, and no path in the environment.
+        """
         from marathond.cli.locate import locate
 
-        return locate(self.config)
+        found = locate(self.config)
+        if not found.names("state_dir", "ledger"):
+            self.settings()  # refuses, as for every command that needs a configuration
+        return found
 
     def settings(self) -> Settings:
         from marathond.service.settings import load

@@ -31,10 +31,10 @@ def clean_command(
 
 @app.command()
 def init(ctx: typer.Context) -> None:
-    """Make the ledger and its folders.  What exists is left as it is."""
+    """Make the ledger and its folders where the configuration says.  What exists is left as it is."""
     from marathond.cli import house
 
-    paths = settled(ctx).located().paths
+    paths = settled(ctx).located_for_init().paths
     finish(house.init(paths.ledger, [paths.state_dir, paths.out_dir]))
 
 

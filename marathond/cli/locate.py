@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.core import paths
-from marathond.core.errors import ConfigError
+from marathond.core.errors import ConfigError, LedgerRefused
 from marathond.service.tomlfile import TomlFile, is_there, read_toml, show
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """``config`` None: no configuration anywhere, so these are the defaults."""
+    """``config`` None: no configuration anywhere (``looked``: where), so what is not in ``given`` is a default."""
 
     config: Path | None
     paths: paths.DaemonPaths
+    given: frozenset[str] = frozenset()
+    looked: tuple[Path, ...] = ()
+
+    def names(self, *keys: str) -> bool:
+        """Whether somebody named the place: by a configuration, or one of ``keys`` by the environment."""
+        return self.config is not None or bool(self.given.intersection(keys))
 
 
 def locate(
@@ -38,13 +44,31 @@ def locate(
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     uid = os.geteuid() if uid is None else uid
-    chosen = paths.choose_config(paths.config_candidates(config, environ, cwd), is_there)
+    candidates = paths.config_candidates(config, environ, cwd)
+    chosen = paths.choose_config(candidates, is_there)
     file = None if chosen is None else read_toml(chosen, cwd)
     written = {key: _written(key, file, environ, cwd) for key in paths.PATH_KEYS}
     given = {key: _absolute(key, text, environ) for key, text in written.items() if text is not None}
     found = paths.daemon_paths(given, uid, environ)
     _check(found, written)
-    return Located(chosen, found)
+    return Located(chosen, found, frozenset(given), tuple(candidate.path for candidate in candidates))
+
+
+def with_ledger(located: Located) -> Located:
+    """``located`` itself, unless nothing was configured and the default place holds no ledger: then nobody has been here yet.
+
+    :raises LedgerRefused: ``missing``, in one line that names every place that was looked at.
+    """
+    if located.names("state_dir", "ledger", "control_socket"):
+        return located
+    try:
+        located.paths.ledger.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        looked = ", ".join(map(str, located.looked))
+        raise LedgerRefused("missing", f"no configuration found (looked for {looked}) and no ledger at {located.paths.ledger}") from None
+    except OSError:
+        return located  # there may be one; who opens it says what is in the way
+    return located
 
 
 @dataclass(frozen=True, slots=True)

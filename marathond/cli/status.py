@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marathond.cli.gather import Eta, Status, gather
-from marathond.cli.locate import locate
+from marathond.cli.locate import locate, with_ledger
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
 from marathond.cli.reader import reading
 from marathond.core.errors import LedgerRefused
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
 
     :raises MarathonError: the configuration or the ledger cannot be read.
     """
-    located = locate(options.config)
+    located = with_ledger(locate(options.config))
     code = int(Exit.OK)
     try:
         while True:

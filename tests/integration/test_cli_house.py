@@ -19,9 +19,10 @@ from marathond.cli import daemon
 from marathond.cli.logs import follow, tame
 from marathond.cli.output import Column, Screen, cut, display_width, table
 from marathond.cli.plan import hours_at_most
+from marathond.core import paths
 from marathond.core.errors import ConfigError, EngineUnreachable, LedgerRefused, MarathonError, Refused
 from tests.support import ledgers as have
-from tests.support.cli_rig import Rig
+from tests.support.cli_rig import Rig, make_ledger
 from tests.support.rig import make_task
 
 
@@ -46,6 +47,42 @@ def test_init_makes_a_ledger_once(rig: Rig) -> None:
     before = rig.ledger.read_bytes()
     assert rig.ask("init").endswith("; nothing was changed\n") and rig.ledger.read_bytes() == before
     assert rig.ask("ledger", "check").startswith("ok: ledger ")
+
+
+@pytest.fixture
+def nowhere(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """A folder without a configuration; the default place lies below it, too."""
+    Path("marathond.toml").unlink()
+    monkeypatch.setattr(paths, "SYSTEM_CONFIG", Path("etc/config.toml").absolute())
+    monkeypatch.setattr(paths, "ROOT_STATE_DIR", Path("state").absolute())
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("xdg").absolute()))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return rig
+
+
+def test_init_makes_no_ledger_where_nobody_said(nowhere: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = nowhere.run("init")
+    assert (answer.code, answer.out) == (2, "") and answer.err.startswith("marathonctl: no configuration: looked for ")
+    assert answer.err == nowhere.run("plan").err and not nowhere.state_dir.exists()
+    monkeypatch.setenv("MARATHOND_DAEMON__CONTROL_SOCKET", "/run/x.sock")
+    assert nowhere.run("init").code == 2
+    monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(nowhere.state_dir))
+    assert nowhere.ask("init").startswith("made ledger ")
+
+
+def test_without_configuration_and_ledger_every_command_says_so_in_one_line(nowhere: Rig) -> None:
+    for argv in (["status"], ["show", "t0001"], ["logs", "t1"], ["wait"], ["pause", "--reason", "x"], ["stop"], ["ledger", "check"]):
+        answer = nowhere.run(*argv)
+        assert answer.code == (4 if argv == ["status"] else 1) and answer.out == "" and answer.err.count("\n") == 1
+        assert answer.err.startswith(f"marathonctl: no configuration found (looked for {Path.cwd()}/marathond.toml, ")
+        assert answer.err.endswith(f") and no ledger at {nowhere.ledger}\n") and "init" not in answer.err
+
+
+def test_a_ledger_at_the_default_place_needs_no_configuration(nowhere: Rig) -> None:
+    nowhere.state_dir.mkdir()
+    make_ledger(nowhere.ledger)
+    assert nowhere.run("status").out.startswith("marathond is not running (never started on this ledger)")
+    assert nowhere.run("pause", "--reason", "x").code == 3
 
 
 def test_what_lies_in_a_ledgers_place_is_never_overwritten(rig: Rig) -> None:
