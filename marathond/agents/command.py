@@ -1,7 +1,6 @@
 """The oracle, nop and command agents: a command line that runs detached in the trial's container.
 
-Owns the wrapper that puts output and exit status into files and carries the timer that ends the agent when no daemon is there to do it.
-Must not know other arms, deadlines' origins or the ledger.
+Owns what each kind runs, and the gates before it.  Must not know other arms, deadlines' origins or the ledger.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from anyio import sleep
 
+from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
 from marathond.ports.agent import AgentEnd, Environment, GatePassed
@@ -22,32 +22,6 @@ CTL = "/marathond/ctl"
 STATUS = f"{CTL}/exit-status"
 INPUTS = "/marathond/inputs"
 INSTRUCTION = f"{INPUTS}/instruction.md"
-
-# $1 timer in seconds (0: none), $2 output file, $3 status file, then the command.  The timer is for a daemon that is away past the
-# deadline (fault c19): it ends the whole process group, which is this script's own.  The inner trap takes the timer's sleep along when
-# the command ends first, so that nothing of ours is left in the agent's session.
-WRAPPER = """
-limit=$1 out=$2 status=$3
-shift 3
-exec </dev/null >>"$out" 2>&1
-timer=
-if [ "$limit" -gt 0 ]; then
-    (
-        sleep "$limit" &
-        nap=$!
-        trap 'kill "$nap"; exit 0' TERM
-        wait "$nap"
-        echo timer >"$status"
-        kill -s KILL 0
-    ) &
-    timer=$!
-fi
-"$@"
-code=$?
-if [ -n "$timer" ]; then kill -s TERM "$timer"; wait "$timer"; fi
-echo "$code" >"$status"
-exit "$code"
-"""
 
 # $1: the command's first word, looked up as the wrapper will: by PATH, or as a path from the working folder.  Without this a harness that
 # is not there would be graded as an agent that did nothing (fault b08).
@@ -122,7 +96,7 @@ class CommandAgent:
             return None
         argv, variables = command
         spec = ExecSpec(
-            argv=("sh", "-c", WRAPPER, "marathond-agent", str(env.timer_s or 0), OUTPUT, STATUS, *argv),
+            argv=detached_argv("marathond-agent", argv, timer_s=env.timer_s, output=OUTPUT, status=STATUS),
             env=variables,
             user=env.arm.user or env.task.agent_user,
             cwd=env.arm.cwd,

@@ -10,24 +10,26 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import admission, findings, trials
+from marathond.ledger.verbs import admission, campaigns, findings, trials
 from marathond.ledger.verbs.admission import StopRow
 
 OWN_ENDS = frozenset({"daemon_lost", "host_rebooted", "ledger_copied"})
 """Voids that a restart of ours caused: no sign of an infrastructure that fails again and again."""
 
-OF_TASKS = frozenset(
-    {"healthcheck_failed", "gate_failed", "install_check_failed", "agent_not_started", "environment_dirty", "task_vanished"}
+OF_ENGINE = frozenset(
+    {"network_failed", "container_lost", "engine_failed", "run_dir_lost", "agent_undead", "environment_mismatch", "verifier_not_started"}
 )
-"""Voids that one bad task can cause again and again (fault f06: it must disturb nobody): each task counts for at most PER_TASK of them."""
+"""Voids that no single task can cause.  Of every other code one bad task may cause any number (fault f06: it must disturb nobody), so each
+task counts for at most PER_TASK of them, unless the campaign has too few tasks to tell."""
 PER_TASK = 2
+FEW_TASKS = 2
 
 
-def worst(seen: Iterable[tuple[str, int]]) -> tuple[str, int]:
-    """The code that was seen most often, and how often it counts; ``("", 0)`` for none.  ``seen``: (code, task) of each void."""
+def worst(seen: Iterable[tuple[str, int]], *, tasks: int) -> tuple[str, int]:
+    """The code that counts most, and how often; ``("", 0)`` for none.  ``seen``: (code, task) of each void; ``tasks``: of the campaign."""
     counts: Counter[str] = Counter()
     for (code, _), times in Counter(seen).items():
-        counts[code] += min(times, PER_TASK) if code in OF_TASKS else times
+        counts[code] += times if code in OF_ENGINE or tasks <= FEW_TASKS else min(times, PER_TASK)
     return next(iter(counts.most_common(1)), ("", 0))
 
 
@@ -52,11 +54,14 @@ class Breaker:
         if self._opens_mono_ms is not None:  # a person ended it: what was counted has been answered for
             self._opens_mono_ms = None
             self._seen.clear()
-        code, count = worst((code, task_id) for _, code, task_id in self._seen)
+        code, count = worst(((code, task_id) for _, code, task_id in self._seen), tasks=await self._tasks())
         if count < world.knobs.breaker_after:
             return
         self._opens_mono_ms = mono_ms + window_ms
         await self._close_admission(f"{count} x {code} within {world.knobs.breaker_pause_s:g} s", window_ms)
+
+    async def _tasks(self) -> int:
+        return len(await self.world.ledger.read(campaigns.tasks_of, self.world.fixed.campaign_id)) if self._seen else 0
 
     async def _collect(self, window_ms: int, mono_ms: int) -> None:
         """Voids since the last look carry this look's time; a new life counts afresh, for its predecessor's times mean nothing to it."""

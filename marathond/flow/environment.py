@@ -7,6 +7,7 @@ timed out and completed later (looked up by label, never assumed undone); a riva
 
 from __future__ import annotations
 
+import secrets
 from itertools import islice
 
 import anyio
@@ -36,10 +37,15 @@ SWAP_REFUSED = frozenset({"network_lease_one_live_per_subnet", "network_lease_wi
 """A neighbour leased the same free subnet first, or the cap was lowered meanwhile: waiting, no broken invariant."""
 
 
+CREATES = 3
+"""Creates without an answer, and without anything found afterwards, before the attempt is void: no slot is held for ever."""
+
+
 async def occupied_subnets(world: World) -> list[str]:
     """Everything that an explicit subnet must not overlap: the host's routes, interfaces and resolvers, the engine's networks."""
     host = [entry.cidr for entry in await world.host.occupied()]
-    return host + [subnet for network in await world.engine.list_networks() for subnet in network.subnets]
+    taken = host + [subnet for network in await world.engine.list_networks() for subnet in network.subnets]
+    return [cidr for cidr in taken if ":" not in cidr]  # other people's networks may have IPv6; ours are IPv4 and cannot overlap it
 
 
 async def next_subnets(world: World, count: int) -> list[str]:
@@ -58,6 +64,7 @@ async def network_up(world: World, context: TrialContext) -> str | None:
         return None
     lease: TrialLease | LeaseRow = context.lease
     labels = world.labels(context.trial_id, context.token)
+    unanswered = 0
     while True:
         try:
             found: str | None = await world.engine.create_network(lease.network_name, labels, lease.subnet)
@@ -65,9 +72,12 @@ async def network_up(world: World, context: TrialContext) -> str | None:
             log.info("pool_full", trial=trial_label(context.trial_id))
             await anyio.sleep(POOL_PAUSE_S)
             continue
-        except (EngineTimeout, EngineUnreachable):
+        except (EngineTimeout, EngineUnreachable) as error:
             # Unknown, not undone: the server may have made it, or may still.  Names are not unique on 20.10: look by label, keep the id.
             found = await _our_network(world, lease.network_name, labels)
+            unanswered += 1
+            if found is None and unanswered >= CREATES:
+                raise GateFailed("network_failed", f"{unanswered} creates had no answer and left nothing: {error}") from error
         except EngineError as error:
             # Taken, or the name exists: by our own earlier request, whose answer never came?
             found = await _our_network(world, lease.network_name, labels)
@@ -143,14 +153,31 @@ def standard_mounts(run: RunDir) -> tuple[Mount, ...]:
 
 
 def make_run_dir(run: RunDir, instruction: str) -> None:
-    """The trial's folders: the root is ours alone, what is mounted is open to the agent's uid (Harbor does the same)."""
-    run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in (run.logs, run.inputs):
-        folder.mkdir(mode=0o755, exist_ok=True)
-    for folder in (run.logs / "agent", run.logs / "verifier", run.logs / "artifacts", run.ctl):
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o777)
-    (run.inputs / "instruction.md").write_text(instruction, encoding="utf-8")
+    """The trial's folders: the root is ours alone, what is mounted is open to the agent's uid (Harbor does the same).
+
+    Modes are set, not left to the daemon's umask: an agent that cannot read its instruction would score 0 and look fine.
+
+    A folder of that name is another ledger's trial: it is moved aside, for what lies in it must not become this one's.
+    """
+    run.root.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if run.root.exists():
+        aside = run.root.with_name(f"{run.root.name}.found-{secrets.token_hex(4)}")
+        run.root.rename(aside)
+        log.warning("run_dir_moved_aside", found=str(run.root), now=str(aside))
+    run.root.mkdir(mode=0o700)
+    instructions = run.inputs / "instruction.md"
+    for folder, mode in (
+        (run.logs, 0o755),
+        (run.inputs, 0o755),
+        (run.logs / "agent", 0o777),
+        (run.logs / "verifier", 0o777),
+        (run.logs / "artifacts", 0o777),
+        (run.ctl, 0o777),
+    ):
+        folder.mkdir()
+        folder.chmod(mode)
+    instructions.write_text(instruction, encoding="utf-8")
+    instructions.chmod(0o644)
 
 
 async def container_up(world: World, context: TrialContext, task: Task, spec: ContainerSpec) -> ContainerInfo:
@@ -183,7 +210,7 @@ async def container_up(world: World, context: TrialContext, task: Task, spec: Co
 
 
 async def _create(world: World, spec: ContainerSpec) -> str:
-    for _ in range(3):
+    for _ in range(CREATES):
         try:
             return await world.engine.create_container(spec)
         except (EngineTimeout, EngineUnreachable):

@@ -6,7 +6,7 @@ already).  A trial's run directory is removed only after its files are in out_di
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from anyio import from_thread, to_thread
@@ -16,7 +16,6 @@ from marathond.flow.documents import job_view, trial_view
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import artifacts, campaigns, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
-from marathond.ledger.verbs.campaigns import StoredArm
 from marathond.ledger.verbs.context import cell_context
 from marathond.tasks.artifacts import export_tree
 from marathond.tasks.atomic import write_atomic
@@ -33,7 +32,7 @@ PARTS = ("agent", "verifier", "artifacts")
 class Exporter:
     def __init__(self, world: World) -> None:
         self.world = world
-        self._lines: dict[int, TrialLine] = {}
+        self._lines: dict[str, dict[int, TrialLine]] = {}
         self._seen_event = 0
 
     async def run(self) -> None:
@@ -94,37 +93,42 @@ class Exporter:
         return records
 
     async def _documents(self, fresh: Collection[int]) -> None:
-        """Documents of the ``fresh`` trials and of every other that changed, then the campaign's own.  A later void changes them again."""
-        world, fixed = self.world, self.world.fixed
-        changed, newest = await world.ledger.read(artifacts.resting_changed_since, fixed.campaign_id, self._seen_event)
-        if newest == self._seen_event and not fresh:
-            return
-        arms = await world.ledger.read(campaigns.arms_of, fixed.campaign_id)
-        sides = await world.ledger.read(campaigns.void_sides)
-        for trial_id in sorted({*changed, *fresh}):
-            await self._document(trial_id, {arm.name: arm for arm in arms}, sides, fresh=trial_id in fresh)
-        campaign = await world.ledger.read(campaigns.campaign_by_name, fixed.campaign)
+        """Documents of the ``fresh`` trials and of every other that changed, then their campaigns'.  A later void changes them again."""
+        changed, newest = await self.world.ledger.read(artifacts.resting_changed_since, self._seen_event)
+        known = {trial_id for trial_id, _ in changed}
+        for trial_id in fresh:
+            if trial_id not in known:
+                changed.append((trial_id, (await self.world.ledger.read(cell_context, trial_id)).campaign))
+        for name in sorted({campaign for _, campaign in changed}):
+            await self._campaign_documents(name, [trial_id for trial_id, campaign in changed if campaign == name], fresh)
+        self._seen_event = newest
+
+    async def _campaign_documents(self, name: str, changed: Sequence[int], fresh: Collection[int]) -> None:
+        """By the trials' own campaign, which need not be the one this life admits for."""
+        ledger, fixed = self.world.ledger, self.world.fixed
+        campaign = await ledger.read(campaigns.campaign_by_name, name)
         assert campaign is not None
-        view = job_view(
+        arms = await ledger.read(campaigns.arms_of, campaign.campaign_id)
+        sides = await ledger.read(campaigns.void_sides)
+        lines = self._lines.setdefault(name, {})
+        for trial_id in changed:
+            shown = await ledger.read(show.show, trial_id)
+            view = trial_view(fixed.ledger_id, shown, next(arm for arm in arms if arm.name == shown.context.arm), sides)
+            lines[trial_id] = line_of(view)
+            if trial_id in fresh or shown.folder is not None:
+                c = shown.context
+                folder = Path(c.out_dir) / c.campaign / trial_folder(trial_id, c.task, c.arm, c.replicate)
+                await to_thread.run_sync(self._write, folder, trial_documents(view))
+        view_of_all = job_view(
             fixed.ledger_id,
             campaign,
             arms,
-            await world.ledger.read(campaigns.tasks_of, fixed.campaign_id),
-            [self._lines[key] for key in sorted(self._lines)],
-            await world.ledger.read(campaigns.progress, fixed.campaign_id),
-            world.knobs.limits.concurrency,
+            await ledger.read(campaigns.tasks_of, campaign.campaign_id),
+            [lines[key] for key in sorted(lines)],
+            await ledger.read(campaigns.progress, campaign.campaign_id),
+            self.world.knobs.limits.concurrency,
         )
-        await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view))
-        self._seen_event = newest
-
-    async def _document(self, trial_id: int, arms: dict[str, StoredArm], sides: dict[str, str], *, fresh: bool) -> None:
-        shown = await self.world.ledger.read(show.show, trial_id)
-        view = trial_view(self.world.fixed.ledger_id, shown, arms[shown.context.arm], sides)
-        self._lines[trial_id] = line_of(view)
-        if fresh or shown.folder is not None:
-            c = shown.context
-            folder = Path(c.out_dir) / c.campaign / trial_folder(trial_id, c.task, c.arm, c.replicate)
-            await to_thread.run_sync(self._write, folder, trial_documents(view))
+        await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view_of_all))
 
     @staticmethod
     def _write(folder: Path, documents: dict[str, bytes]) -> None:

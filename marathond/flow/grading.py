@@ -36,17 +36,21 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
     # The engine's word on memory covers the container's whole life: what the agent met must not be laid at the verifier's door (fault b09).
     agent_oom = bool(context.agent and context.agent.oom_killed)
     end: VerifierEnd | None
+    announced = False
     if context.verifications:
         end = await _resume(world, context)
+        # Killed between the event and the row of the round it announces: the event is there and must not be written twice.
+        announced = context.verify_agains >= len(context.verifications)
     else:
         await same_task(world, context)
-        end = await _round(world, trial_id, container_id, task, 1)
+        end = await _round(world, context, task, 1)
     interrupted = sum(row.outcome == "lost" for row in context.verifications)
     while end is not None:
         info = await world.look(lambda: world.engine.inspect_container(container_id))
         if end.outcome == "lost" and info is not None and info.running and interrupted < MAX_INTERRUPTED:
             interrupted += 1
-            end = await _interrupted(world, context, task, end.round)
+            end = await _interrupted(world, context, task, end.round, announced=announced)
+            announced = False
             continue
         alive = context.container.gone_at_ms is not None or (info is not None and info.running)
         evidence = Evidence(
@@ -60,8 +64,10 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
             case Again(cause):
                 # Before the event: a task that changed meanwhile ends the trial, and then there was no second run.
                 await same_task(world, context)
-                await world.ledger.write(trials.verify_again, trial_id, cause=cause, now_ms=world.clock.wall_ms())
-                end = await _round(world, trial_id, container_id, task, end.round + 1)
+                if not announced:
+                    await world.ledger.write(trials.verify_again, trial_id, cause=cause, now_ms=world.clock.wall_ms())
+                announced = False
+                end = await _round(world, context, task, end.round + 1)
             case Scored(flags):
                 flags = (*flags, "verification_interrupted") if interrupted else flags
                 await _score(world, trial_id, evidence.reading, flags)
@@ -73,12 +79,15 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
                 raise GateFailed(code, reason)
 
 
-async def _round(world: World, trial_id: int, container_id: str, task: Task, number: int) -> VerifierEnd | None:
+async def _round(world: World, context: TrialContext, task: Task, number: int) -> VerifierEnd | None:
     """One run of the verifier; None when the container did not let it begin, and a person has been asked.
 
     That is no void: an agent that breaks its container must not earn another attempt by it.
     """
-    started = await verify.start(world, trial_id, container_id, task, number)
+    assert context.container is not None and context.container.docker_id is not None
+    trial_id, container_id = context.trial_id, context.container.docker_id
+    multiplier = float(context.treatment["verifier_timeout_multiplier"])
+    started = await verify.start(world, trial_id, container_id, task, number, multiplier)
     if isinstance(started, verify.Blocked):
         await doubt(world, trial_id, "verifier_not_started", started.why, {"round": number})
         return None
@@ -88,7 +97,7 @@ async def _round(world: World, trial_id: int, container_id: str, task: Task, num
     return await verify.finish(world, trial_id, container_id, started)
 
 
-async def _interrupted(world: World, context: TrialContext, task: Task, number: int) -> VerifierEnd | None:
+async def _interrupted(world: World, context: TrialContext, task: Task, number: int, *, announced: bool) -> VerifierEnd | None:
     """The engine restarted under a verifier and forgot its exec (live-restore): end whatever is left of it, run it again, say so.
 
     What the agent detached dies with it: without the exec's id the two cannot be told apart, and two verifiers must never run at once.
@@ -97,8 +106,9 @@ async def _interrupted(world: World, context: TrialContext, task: Task, number: 
     container_id = context.container.docker_id
     await prove_death(world, container_id, [], AfterAgent.KILL_ALL)
     await same_task(world, context)
-    await world.ledger.write(trials.verify_again, context.trial_id, cause="interrupted", now_ms=world.clock.wall_ms())
-    return await _round(world, context.trial_id, container_id, task, number + 1)
+    if not announced:
+        await world.ledger.write(trials.verify_again, context.trial_id, cause="interrupted", now_ms=world.clock.wall_ms())
+    return await _round(world, context, task, number + 1)
 
 
 async def _resume(world: World, context: TrialContext) -> VerifierEnd:

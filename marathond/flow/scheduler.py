@@ -71,7 +71,7 @@ class Scheduler:
         if snapshot.open_total and not host.engine_down:
             await self._want_images(snapshot)
         decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
-        if decided.admissions and (blind := await self._sight.problem(next(iter(world.images.values())).id)):
+        if decided.admissions and (blind := await self._sight.problem()):
             waits = Waiting("ENGINE", snapshot.open_total, f"ENGINE ({blind})")
             decided = Plan((), (waits,))
         admitted = await self._enact(decided) if decided.admissions else 0

@@ -1,50 +1,68 @@
 """Does the engine see our files and do we see its processes?  Asked once per daemon life, before the first admission.
 
-Owns the proof's container.  Race prevented: the sweeper would take it for an orphan, so it carries a claim of its own name, and what a
-killed daemon left of it is removed by the next proof.
+Owns the proof's container.  Race prevented: the sweeper would take it for an orphan, so it carries a claim of its own name; what a killed
+daemon left of it is an orphan once it is older than any proof lasts.
 """
 
 from __future__ import annotations
 
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.engine.proof import engine_sees_files
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER
 
 PROOF_CLAIM = "proof"
+PROOF_MAX_MS = 180_000
+"""No proof lasts longer: its own steps are bounded by less."""
 
 
 class Sight:
     def __init__(self, world: World) -> None:
         self.world = world
         self._proven = False
+        self._useless: set[str] = set()
 
-    async def problem(self, image_id: str) -> str:
-        """Empty when all is well (remembered), else what is wrong, named by a finding as well.
+    async def problem(self) -> str:
+        """Empty when all is well (remembered) or cannot be told yet, else what is wrong, named by a finding as well.
 
-        :param image_id: any image of the engine with a shell.
-        :raises EngineError: the engine could not run the proof.
+        :raises EngineError: the engine is away.
         """
-        if self._proven:
-            return ""
+        world = self.world
+        for image_id in sorted({image.id for image in world.images.values()} - self._useless):
+            if self._proven:
+                return ""
+            try:
+                found = await self._prove(image_id)
+            except (EngineUnreachable, EngineTimeout):
+                raise
+            except EngineError as error:
+                # No shell in it, or no way to start it: that image's own trouble, which its own trials will name (fault f06).
+                log.warning("proof_not_possible", image=image_id, error=str(error))
+                self._useless.add(image_id)
+                continue
+            return await self._conclude(found)
+        return ""
+
+    async def _prove(self, image_id: str) -> list[str]:
         world = self.world
         labels = {LABEL_LEDGER: world.fixed.ledger_id, LABEL_CLAIM: PROOF_CLAIM}
-        for left in await world.engine.list_containers(labels):
-            await world.engine.remove_container(left.id)
-        found = await engine_sees_files(world.engine, image_id, world.fixed.run_root.parent, labels)
-        now_ms, subject = world.clock.wall_ms(), world.fixed.engine_name
-        if found:
-            log.error("engine_blind", problems=found)
-            await world.ledger.write(
-                findings.raise_finding,
-                code="engine_blind",
-                severity="error",
-                subject=subject,
-                detail="; ".join(found),
-                campaign_id=None,
-                now_ms=now_ms,
-            )
-            return "; ".join(found)
-        self._proven = True
-        await world.ledger.write(findings.close_finding, code="engine_blind", subject=subject, now_ms=now_ms)
-        return ""
+        return await engine_sees_files(world.engine, image_id, world.fixed.run_root.parent, labels)
+
+    async def _conclude(self, found: list[str]) -> str:
+        world, now_ms, subject = self.world, self.world.clock.wall_ms(), self.world.fixed.engine_name
+        if not found:
+            self._proven = True
+            await world.ledger.write(findings.close_finding, code="engine_blind", subject=subject, now_ms=now_ms)
+            return ""
+        log.error("engine_blind", problems=found)
+        await world.ledger.write(
+            findings.raise_finding,
+            code="engine_blind",
+            severity="error",
+            subject=subject,
+            detail="; ".join(found),
+            campaign_id=None,
+            now_ms=now_ms,
+        )
+        return "; ".join(found)

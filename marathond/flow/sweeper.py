@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
-from marathond.flow.sight import PROOF_CLAIM
+from marathond.flow.sight import PROOF_CLAIM, PROOF_MAX_MS
 from marathond.flow.teardown import tear_down
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings, networks, runs, trials
@@ -85,7 +85,9 @@ class Sweeper:
         """Live or dead ones with our label whose claim is not live (fault b06: `sleep infinity` never exits by itself)."""
         world = self.world
         for container in containers:
-            if container.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or container.labels.get(LABEL_CLAIM) in {*live, PROOF_CLAIM}:
+            if container.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or container.labels.get(LABEL_CLAIM) in live:
+                continue
+            if container.labels.get(LABEL_CLAIM) == PROOF_CLAIM and abs(world.clock.wall_ms() - container.created_ms) < PROOF_MAX_MS:
                 continue
             subject = f"{container.labels.get(LABEL_TRIAL, '?')} {container.id[:12]}"
             gone = await world.engine.remove_container(container.id)

@@ -7,6 +7,7 @@ code is ignored.
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import anyio
 from anyio import to_thread
 
 from marathond.core.classify import VerifierEnd
+from marathond.core.detached import detached_argv
 from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.limits import effective_verifier_limit
 from marathond.core.model import AfterAgent, Task
@@ -31,6 +33,10 @@ from marathond.tasks.removal import empty_folder
 SCORE_FILES = ("reward.json", "reward.txt", "metrics.json", "stages.json")
 MAX_SCORE_FILE_BYTES = 16 << 20
 STDOUT = "test-stdout.txt"
+STATUS = "/marathond/ctl/verifier-status"
+TIMER_GRACE_S = 30
+KILLED = 137
+"""What the engine says of a verifier that its own timer ended."""
 
 NAMES_SHOWN, NAME_MAX = 20, 200
 
@@ -40,7 +46,6 @@ PREPARE = """
 rm -rf /tests && mv "$1" /tests && chmod +x /tests/test.sh || exit 1
 if [ -e "/tests/${1##*/}" ]; then echo "/tests came back while it was replaced"; exit 1; fi
 """
-RUN = "exec >/logs/verifier/test-stdout.txt 2>&1 </dev/null; exec /tests/test.sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def clear_logs(run: RunDir) -> tuple[str, ...]:
     return shown if len(names) <= NAMES_SHOWN else (*shown, f"and {len(names) - NAMES_SHOWN} more")
 
 
-async def start(world: World, trial_id: int, container_id: str, task: Task, round: int) -> Started | Blocked:
+async def start(world: World, trial_id: int, container_id: str, task: Task, round: int, multiplier: float) -> Started | Blocked:
     """Upload and start.  Raises GateFailed("verifier_not_started") when the engine or our own files are to blame."""
     run, breaks = world.run_dir(trial_id), world.engine_breaks
     try:
@@ -79,15 +84,15 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
     except OSError as error:
         return Blocked(f"/logs/verifier could not be emptied: {error.strerror or error}")
     folder, recorded = f"/.marathond-tests-{secrets.token_hex(8)}", False
-    limit = effective_verifier_limit(task.verifier_timeout_s, world.fixed.verifier_multiplier, declared=task.verifier_timeout_declared)
+    limit = effective_verifier_limit(task.verifier_timeout_s, multiplier, declared=task.verifier_timeout_declared)
+    assert limit.limit_s is not None
     try:
         await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
         if (blocked := await _put_in_place(world, container_id, folder)) is not None:
             return blocked
         exec_id = await world.engine.create_exec(
-            container_id, ExecSpec(("sh", "-c", RUN, "marathond-verifier"), env=dict(task.verifier_env), user=task.verifier_user)
+            container_id, ExecSpec(_command(math.ceil(limit.limit_s)), env=dict(task.verifier_env), user=task.verifier_user)
         )
-        assert limit.limit_s is not None
         now_mono_ms = world.clock.mono_ms()
         await world.ledger.write(
             trials.verification_started,
@@ -115,6 +120,13 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
     return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000), removed)
+
+
+def _command(limit_s: int) -> tuple[str, ...]:
+    """Harbor's `(/tests/test.sh) > test-stdout.txt 2>&1`, with a timer for a daemon that is away past the deadline."""
+    return detached_argv(
+        "marathond-verifier", ["/tests/test.sh"], timer_s=limit_s + TIMER_GRACE_S, output=f"/logs/verifier/{STDOUT}", status=STATUS
+    )
 
 
 async def _put_in_place(world: World, container_id: str, folder: str) -> Blocked | None:
@@ -152,7 +164,9 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
         outcome, exit_code = ("lost", None) if info is None else ("exited", info.exit_code)
     if outcome == "deadline":
         info = await world.look(lambda: world.engine.inspect_exec(started.exec_id))
-        if info is not None:
+        if info is not None and not info.running and info.exit_code not in (None, KILLED):
+            outcome, exit_code = "exited", info.exit_code  # in time, while no daemon was there to see it
+        elif info is not None:
             await prove_death(world, container_id, [info.pid], AfterAgent.KEEP_DETACHED)
     await world.ledger.write(
         trials.verification_ended, trial_id, started.round, outcome=outcome, exit_code=exit_code, now_ms=world.clock.wall_ms()

@@ -44,7 +44,6 @@ class Fixed:
     network_prefix: int
     own_limit_s: float | None
     agent_multiplier: float
-    verifier_multiplier: float
     gate_timeout_s: float
     environ: Mapping[str, str]
     build_args: Mapping[str, str]

@@ -288,6 +288,7 @@ class Daemon:
         return f"campaign {self.settings.campaign.name}, {driven} trials" + (f", degraded: {self.degraded}" if self.degraded else "")
 
     async def _submit(self, settings: Settings, author: str) -> SubmitResult:
+        await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
         made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ))
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 

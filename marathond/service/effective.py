@@ -61,7 +61,6 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         network_prefix=s.network.prefix,
         own_limit_s=s.limits.agent_timeout_s,
         agent_multiplier=s.limits.agent_timeout_multiplier,
-        verifier_multiplier=s.limits.verifier_timeout_multiplier,
         gate_timeout_s=s.limits.gate_timeout_s,
         environ=dict(environ),
         build_args=dict(s.engine.build_args),

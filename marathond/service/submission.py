@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marathond.core.arms import arm_to_data
+from marathond.core.errors import Refused
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.settings import Settings
@@ -40,6 +41,20 @@ def build(settings: Settings, author: str, environ: Mapping[str, str]) -> Submis
         arms=arms,
         tasks=tasks,
     )
+
+
+def refuse_foreign_artifacts(settings: Settings, ledger_id: str) -> None:
+    """A campaign's folder that another ledger wrote would be overwritten trial by trial, silently (fault f07).
+
+    :raises Refused: ``<out_dir>/<campaign>/config.json`` names another ledger.
+    """
+    folder = settings.daemon.out_dir / settings.campaign.name
+    try:
+        written = json.loads((folder / "config.json").read_text())["marathond"]["ledger"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if written != ledger_id:
+        raise Refused(f"{folder} holds artifacts of ledger {written}, this is ledger {ledger_id}: choose another campaign.name or out_dir")
 
 
 def task_row(task: Task | Unrunnable) -> TaskRow:

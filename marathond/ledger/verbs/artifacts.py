@@ -40,12 +40,15 @@ def not_exported(c: sqlite3.Connection) -> list[int]:
     return [row[0] for row in rows.fetchall()]
 
 
-def resting_changed_since(c: sqlite3.Connection, campaign_id: int, event_id: int) -> tuple[list[int], int]:
-    """Trials at rest of the campaign with an event after ``event_id``, and the newest event's id: the ledger's own order, no clock."""
+def resting_changed_since(c: sqlite3.Connection, event_id: int) -> tuple[list[tuple[int, str]], int]:
+    """(trial, campaign) of the trials at rest with an event after ``event_id``, and the newest event's id: the ledger's order, no clock.
+
+    Of all campaigns: a trial that an earlier life began for another one is finished by this life, too.
+    """
     newest = int(scalar(c, "SELECT coalesce(max(event_id), 0) FROM trial_event"))
     rows = c.execute(
-        f"""SELECT DISTINCT trial_id FROM trial_event JOIN trial USING (trial_id) JOIN cell USING (cell_id)
-            WHERE event_id > ? AND cell.campaign_id = ? AND state NOT IN {LIVE} ORDER BY trial_id""",
-        (event_id, campaign_id),
+        f"""SELECT DISTINCT trial_id, campaign.name FROM trial_event JOIN trial USING (trial_id) JOIN cell USING (cell_id)
+            JOIN campaign USING (campaign_id) WHERE event_id > ? AND state NOT IN {LIVE} ORDER BY trial_id""",
+        (event_id,),
     )
-    return [row[0] for row in rows.fetchall()], newest
+    return [(row[0], row[1]) for row in rows.fetchall()], newest

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.ledger.verbs.sql import must, one
+from marathond.ledger.verbs.sql import must, one, scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class VerificationRow:
 
 @dataclass(frozen=True, slots=True)
 class TrialContext:
-    """``claim_live``: the trial still holds its cell."""
+    """``claim_live``: the trial still holds its cell.  ``treatment``: its own campaign's.  ``verify_agains``: events of that name."""
 
     trial_id: int
     cell_id: int
@@ -85,6 +85,7 @@ class TrialContext:
     created_at_ms: int
     campaign_id: int
     campaign: str
+    treatment: dict[str, Any]
     out_dir: str
     task_id: int
     task: str
@@ -105,11 +106,13 @@ class TrialContext:
     lease: TrialLease | None
     agent: AgentRow | None
     verifications: tuple[VerificationRow, ...]
+    verify_agains: int
 
 
 _TRIAL = """
 SELECT trial.trial_id, trial.cell_id, trial.claim_id, token, released_at_ms IS NULL AS claim_live, attempt, state, trial.created_at_ms,
-    cell.campaign_id, campaign.name AS campaign, out_dir, cell.task_id, task.name AS task, task.path AS task_path,
+    cell.campaign_id, campaign.name AS campaign, treatment_json AS treatment, out_dir,
+    cell.task_id, task.name AS task, task.path AS task_path,
     task.digest AS task_digest, task.context_digest, declared_limit_ms, cpus, memory_mb, needs_network, task.data_json AS task_data,
     cell.arm_id, arm.name AS arm, arm.data_json AS arm_data, replicate, block_id
 FROM trial JOIN claim ON claim.claim_id = trial.claim_id JOIN cell ON cell.cell_id = trial.cell_id
@@ -120,7 +123,7 @@ WHERE trial.trial_id = ?"""
 def cell_context(c: sqlite3.Connection, trial_id: int) -> TrialContext:
     """:raises LookupError: no such trial."""
     fields: dict[str, Any] = dict(must(one(c, _TRIAL, (trial_id,)), f"trial {trial_id}"))
-    for name in ("task_data", "arm_data"):
+    for name in ("treatment", "task_data", "arm_data"):
         fields[name] = json.loads(fields[name])
     for name in ("claim_live", "needs_network"):
         fields[name] = bool(fields[name])
@@ -130,6 +133,7 @@ def cell_context(c: sqlite3.Connection, trial_id: int) -> TrialContext:
         lease=lease_of(c, trial_id),
         agent=agent_of(c, trial_id),
         verifications=verifications_of(c, trial_id),
+        verify_agains=scalar(c, "SELECT count(*) FROM trial_event WHERE trial_id = ? AND event = 'verify_again'", (trial_id,)),
     )
 
 
