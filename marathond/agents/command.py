@@ -5,6 +5,7 @@ Owns what each kind runs, and the gates before it.  Must not know other arms, de
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ case $1 in
 esac
 """
 
+KILLED = 137
+"""What the engine would have said of a process group that its own timer killed."""
 FILE_POLL_S = 2.0
 """How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
 
@@ -124,11 +127,14 @@ class CommandAgent:
             return False
 
     def _from_file(self, env: Environment) -> AgentEnd:
-        path = env.run_dir.ctl / "exit-status"
+        """What the container wrote of its own end: forgeable, so it is opened with care, bounded, and marked."""
         try:
-            if path.is_symlink() or not path.is_file() or path.stat().st_size > 16:
-                return AgentEnd(None, "file", known=False)
-            text = path.read_text(encoding="ascii", errors="replace").strip()
+            descriptor = os.open(env.run_dir.ctl / "exit-status", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            return AgentEnd(None, "file", known=False)
-        return AgentEnd(int(text), "file") if text.isdigit() else AgentEnd(None, "file", known=text == "timer")
+            return AgentEnd(None, "file")
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            text = (stream.read(16) or b"").decode("ascii", errors="replace").strip() if regular else ""
+        if text == "timer":
+            return AgentEnd(KILLED, "file")
+        return AgentEnd(int(text) if text.isdigit() and int(text) < 256 else None, "file")

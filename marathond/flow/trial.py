@@ -65,6 +65,9 @@ async def _guarded(world: World, trial_id: int, *, recovered: bool) -> None:
     try:
         await _phases(world, trial_id, recovered=recovered)
     except GateFailed as failure:
+        if failure.code == "image_gone":
+            # Somebody removed it: forget it, so that it is pulled or built again before the cell's next attempt.
+            world.images.pop((await world.ledger.read(cell_context, trial_id)).task_id, None)
         await void(world, trial_id, failure.code, failure.detail)
     except EngineError as error:
         await void(world, trial_id, "engine_failed", str(error))

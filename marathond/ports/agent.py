@@ -63,11 +63,10 @@ class GatePassed:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """The agent's own end.  ``known`` False: neither the engine nor a file can say."""
+    """The agent's own end.  ``exit_code`` None: neither the engine nor a file can say.  ``source``: ``exec`` or ``file``."""
 
     exit_code: int | None
     source: str
-    known: bool = True
 
 
 class Agent(Protocol):

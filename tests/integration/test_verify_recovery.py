@@ -1,0 +1,73 @@
+"""The daemon dies around a verification, and an image goes away: nothing hangs, nothing is said that was not so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from marathond.engine.docker import DockerEngine
+from tests.support.rig import Rig, make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+NOP = {"kind": "nop"}
+
+
+class HoldsSecondUpload(DockerEngine):
+    """Its second upload of tests never comes back: the daemon is killed there."""
+
+    uploads = 0
+
+    async def put_tree(self, container_id: str, source: Path, target: str) -> None:
+        self.uploads += 1
+        if self.uploads == 2:
+            await anyio.sleep_forever()
+        await super().put_tree(container_id, source, target)
+
+
+async def test_d02_killed_between_the_word_and_the_second_round_it_is_run_all_the_same(docker_host: str, tmp_path: Path) -> None:
+    silent = make_task(tmp_path, "silent", test="true\n")
+    engine = HoldsSecondUpload("local", docker_host)
+    try:
+        async with Rig(docker_host, tasks=[silent], arms={"nop": NOP}, engine=engine) as rig:
+            await rig.until("SELECT count(*) FROM trial_event WHERE event = 'verify_again'")
+            await rig.kill()
+            rig.engine_given = None
+            await rig.start()
+            await rig.until_done()
+            assert rig.sql("SELECT state FROM v_trial") == [("review",)]
+            assert rig.sql("SELECT code FROM review") == [("score_unreadable",)]
+            assert rig.sql("SELECT round, outcome FROM verification ORDER BY round") == [(1, "exited"), (2, "exited")]
+            assert rig.sql("SELECT code FROM finding") == []
+    finally:
+        await engine.aclose()
+
+
+async def test_d10_a_verifier_that_ended_in_time_while_nobody_watched_is_no_deadline(docker_host: str, tmp_path: Path) -> None:
+    quick = make_task(tmp_path, "quick", test="sleep 1\necho 1 >/logs/verifier/reward.txt\n", verifier_s=2.0)
+    async with Rig(docker_host, tasks=[quick], arms={"nop": NOP}) as rig:
+        await rig.until("SELECT count(*) FROM verification")
+        await rig.kill()
+        limit_ms, started_ms = rig.one("SELECT limit_ms, started_mono_ms FROM verification")
+        await anyio.sleep_until((started_ms + limit_ms) / 1000 + 0.5)  # the same monotonic clock; nobody is there meanwhile
+        await rig.start()
+        await rig.until_done()
+        assert rig.sql("SELECT round, outcome FROM verification") == [(1, "exited")]
+        assert rig.sql("SELECT state, reward FROM v_trial") == [("scored", 1.0)]
+
+
+async def test_b14_an_image_that_was_removed_is_built_again_and_parks_nobody(docker_host: str, tmp_path: Path) -> None:
+    task = make_task(tmp_path, "built")
+    (task / "environment").mkdir()
+    base = next(line for line in (task / "task.toml").read_text().splitlines() if "docker_image" in line).split('"')[1]
+    (task / "environment" / "Dockerfile").write_text(f"FROM {base}\nRUN echo {tmp_path} >/mark\n")
+    (task / "task.toml").write_text("\n".join(x for x in (task / "task.toml").read_text().splitlines() if "docker_image" not in x))
+    async with Rig(docker_host, tasks=[task], arms={"nop": NOP}, replicates=3, overrides={"admission.concurrency": 1}) as rig:
+        await rig.until("SELECT count(*) FROM score")
+        assert rig.daemon is not None and rig.daemon.world is not None
+        image = next(iter(rig.daemon.world.images.values()))
+        await rig.daemon.engine.remove_image(image.tags[0])
+        await rig.until_done()
+        assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 3
+        assert set(rig.sql("SELECT DISTINCT code FROM void")) <= {("image_gone",), ("container_failed",)}
