@@ -13,8 +13,7 @@ Expected endings are values, never exceptions; these are for broken ports, refus
     │   ├── PoolExhausted      no subnet to be had from the engine's own pools
     │   └── SubnetTaken        an explicit subnet overlaps somebody's network
     ├── ArtifactError          an artifact could not be written or read safely (ESTALE, no space, a link out)
-    ├── GateFailed             a check before the agent's start said no: infrastructure, with a void code
-    └── InvariantBroken        a state that cannot be: admission closes, running trials finish
+    └── GateFailed             a check before the agent's start said no: infrastructure, with a void code
 
 Adapters translate foreign errors at the border and keep the foreign text in ``detail``.
 """
@@ -110,7 +109,3 @@ class GateFailed(MarathonError):
     def __init__(self, code: str, detail: str) -> None:
         self.code, self.detail = code, detail
         super().__init__(f"{code}: {detail}")
-
-
-class InvariantBroken(MarathonError):
-    """Something that must never be was seen.  Admission closes and the finding names it; running trials finish."""

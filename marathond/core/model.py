@@ -160,16 +160,6 @@ class TrialState(StrEnum):
 LIVE_STATES = frozenset({TrialState.RESERVED, TrialState.PREPARING, TrialState.RUNNING, TrialState.VERIFYING})
 
 
-class CellState(StrEnum):
-    """By precedence, and derived, never stored: done, review, claimed, parked, open."""
-
-    DONE = "done"
-    REVIEW = "review"
-    CLAIMED = "claimed"
-    PARKED = "parked"
-    OPEN = "open"
-
-
 class EndedBy(StrEnum):
     """Why the agent stopped; an ordinary value, graded alike for every arm."""
 

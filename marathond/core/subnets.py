@@ -106,29 +106,24 @@ def free_subnets(
     leased: Iterable[str],
     quarantined: Iterable[str],
     occupied: Iterable[str],
-    start: int = 0,
 ) -> Iterator[str]:
-    """Canonical subnets of ``range_`` that overlap nothing, each once, in order from slot ``start`` and round.
+    """Canonical subnets of ``range_`` that overlap nothing, each once, in order.
 
     :param prefix: length of the subnets, at most :data:`SMALLEST_PREFIX`.
     :param occupied: routes, interfaces, resolvers and other networks; default routes (and their VPN halves) do not count.
-    :param start: index of the first slot to look at, taken modulo the number of slots: a caller that counts it up does not hand out
-        the same subnet again right after it was freed.
     :raises ValueError: at the call, not at the first item, for a bad range, prefix or address.
     """
     net = check_range(range_, prefix)
     blockers = [canonical(text) for group in (leased, quarantined) for text in group]
     blockers += [block for block in map(canonical, occupied) if not _says_internet(block)]
-    return _walk(net, prefix, _merged(block for block in blockers if block.overlaps(net)), start)
+    return _walk(net, prefix, _merged(block for block in blockers if block.overlaps(net)))
 
 
-def _walk(net: IPv4Network, prefix: int, blocked: tuple[list[int], list[int]], start: int) -> Iterator[str]:
+def _walk(net: IPv4Network, prefix: int, blocked: tuple[list[int], list[int]]) -> Iterator[str]:
     starts, ends = blocked
     size = 1 << (32 - prefix)
-    slots = net.num_addresses // size
     base = int(net.network_address)
-    for step in range(slots):
-        first = base + (start + step) % slots * size
+    for first in range(base, base + net.num_addresses, size):
         at = bisect_right(starts, first + size - 1) - 1  # the last interval that begins before this slot ends
         if at < 0 or ends[at] < first:
             yield str(IPv4Network((first, prefix)))

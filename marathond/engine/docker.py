@@ -264,11 +264,6 @@ class DockerEngine:
 
     # execs
 
-    async def start_exec(self, container_id: str, spec: ExecSpec) -> str:
-        exec_id = await self._execs.create(container_id, spec)
-        await self._execs.start(exec_id)
-        return exec_id
-
     async def create_exec(self, container_id: str, spec: ExecSpec) -> str:
         return await self._execs.create(container_id, spec)
 

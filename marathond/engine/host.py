@@ -1,4 +1,4 @@
-"""What this machine says of itself: addresses in use, disk, memory, boot.
+"""What this machine says of itself: addresses in use, disk, boot, file systems.
 
 Owns ``ip``, ``/proc`` and ``/etc/resolv.conf``.  Must not know the engine's networks or the ledger.  What cannot be read is a named error,
 never an empty answer (fault f11).
@@ -20,11 +20,6 @@ from marathond.core.subnets import Occupied
 from marathond.ports.host import HostUnknown
 
 IP_TIMEOUT_S = 10.0
-
-NETWORK_FILESYSTEMS = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "ocfs2"}
-)
-"""Filesystems where SQLite's locks and mmap cannot be trusted; every ``fuse.*`` counts as one, too."""
 
 
 def occupied(ip: Sequence[str] = ("ip",), resolv_conf: Path = Path("/etc/resolv.conf")) -> list[Occupied]:
@@ -134,14 +129,6 @@ def boot_id() -> str:
     return _read_proc("boot id", Path("/proc/sys/kernel/random/boot_id")).strip()
 
 
-def memory_available() -> int:
-    """Bytes that could be had without swapping (MemAvailable).  Raises HostUnknown."""
-    for line in _read_proc("memory", Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise HostUnknown("memory", "/proc/meminfo has no MemAvailable")
-
-
 def _read_proc(what: str, path: Path) -> str:
     try:
         return path.read_text()
@@ -164,11 +151,6 @@ def filesystem_type(path: Path) -> str:
     if not kind:
         raise HostUnknown("filesystem", f"{path} is on no mount of /proc/self/mountinfo")
     return kind
-
-
-def is_network_filesystem(kind: str) -> bool:
-    """True for NFS, CIFS, 9p, every FUSE and their like."""
-    return kind in NETWORK_FILESYSTEMS or kind.startswith("fuse")
 
 
 def _unescape(text: str) -> str:

@@ -19,7 +19,7 @@ import anyio.abc
 import structlog
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from marathond.core.errors import ConfigError, EngineTimeout, InvariantBroken, LedgerRefused, MarathonError
+from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError
 from marathond.service import protocol
 from marathond.service.peers import Peer, group_id, may_command, peer_of
 from marathond.service.protocol import BadRequest, Exit
@@ -161,8 +161,6 @@ class ControlServer:
             log.warning("control_request_timed_out", verb=request.verb, user=peer.name, deadline_s=deadline_s)
             return protocol.encode_error(f"{request.verb}: no outcome within {deadline_s:g} s; look with marathonctl status", Exit.BUSY)
         except MarathonError as error:
-            if isinstance(error, InvariantBroken):
-                log.error("control_invariant_broken", verb=request.verb, user=peer.name, error=str(error))
             return protocol.encode_error(str(error), exit_code_of(error))
         except Exception:  # a bug in one verb must not end the daemon: it is logged whole and the caller is told
             log.exception("control_request_failed", verb=request.verb, user=peer.name)

@@ -90,21 +90,6 @@ def read_task(path: Path, environ: Mapping[str, str] | None = None) -> Task | Un
         return _refused(path, "task_broken", str(error))
 
 
-def dataset_digest_error(path: Path) -> str | None:
-    """One line when a ``dataset.toml`` in the parent or grand-parent pins ``path`` to another content, else None.
-
-    A directory that cannot be read at all is reported in the same way.
-    """
-    try:
-        tree = scan(path)
-        error = manifest_error(tree, path, _declared_name(_parse(tree)))
-    except FileNotFoundError:
-        error = f"{path}: no such directory"
-    except ConfigError as broken:
-        error = str(broken)
-    return None if error is None else printable(error, MAX_DETAIL)
-
-
 def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> Task | str:
     """The task, or an unsupported feature by name."""
     agent, verifier, environment, solution = (root.section(key) for key in ("agent", "verifier", "environment", "solution"))

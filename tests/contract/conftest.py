@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.execs import start_exec
 
 from marathond.core.subnets import free_subnets
 from marathond.engine.docker import DockerEngine
@@ -51,11 +52,8 @@ class Bench:
         """A /28 that nobody uses now; another test process may still be faster, which the engine would say."""
         networks = [text for net in await self.engine.list_networks() for text in net.subnets if ":" not in text]
         taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
-        start = secrets.randbelow(4096)
-        found = free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken, start=start)
-        for _ in range(skip):
-            next(found)
-        return str(IPv4Network(next(found)))
+        found = list(free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken))
+        return str(IPv4Network(found[(secrets.randbelow(len(found)) + skip) % len(found)]))
 
     async def container(self, **changes: object) -> str:
         fields: dict[str, object] = {
@@ -67,6 +65,10 @@ class Bench:
         container_id = await self.engine.create_container(ContainerSpec(**{**fields, **changes}))  # type: ignore[arg-type]
         await self.engine.start_container(container_id)
         return container_id
+
+    async def start_exec(self, container_id: str, spec: ExecSpec) -> str:
+        """Create and start; the exec's id."""
+        return await start_exec(self.engine, container_id, spec)
 
     async def shell(self, container_id: str, script: str) -> str:
         """Run a script that must succeed; its output."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from support.execs import start_exec
 from support.relay import Relay
 
 from marathond.core.errors import ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
@@ -80,7 +81,7 @@ async def test_b10_dockerd_that_never_answers_ends_every_call(short_tmp: Path) -
             lambda: engine.remove_container("n"),
             lambda: engine.pause("n"),
             lambda: engine.processes("n"),
-            lambda: engine.start_exec("n", ExecSpec(["x"])),
+            lambda: engine.create_exec("n", ExecSpec(["x"])),
             lambda: engine.start_created_exec("n"),
             lambda: engine.run_exec("n", ExecSpec(["x"]), timeout_s=0.2),
             lambda: engine.put_archive("n", "/", tar),
@@ -173,7 +174,7 @@ async def test_b11_waiting_for_an_exec_and_events_survive_an_outage(bench, upstr
         engine = DockerEngine("x", relay.url, call_timeout_s=5)
         events = engine.events()
         assert (await anext(events)).action == "resync"
-        exec_id = await engine.start_exec(container, ExecSpec(["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exit 5"]))
+        exec_id = await start_exec(engine, container, ExecSpec(["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exit 5"]))
         ended: list[ExecInfo | None] = []
 
         async def wait() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.execs import start_exec
 from support.private_engine import PrivateEngine, missing, private_dockerd
 
 from marathond.core.errors import EngineUnreachable, PoolExhausted
@@ -114,7 +115,7 @@ async def test_b18_a_killed_dockerd_comes_back_and_detached_work_goes_on(restora
     container = await engine.create_container(ContainerSpec("survivor", image.id, LABELS, None))
     await engine.start_container(container)
     script = "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done > /tmp/out; sleep 1008"
-    exec_id = await engine.start_exec(container, ExecSpec(["sh", "-c", script]))
+    exec_id = await start_exec(engine, container, ExecSpec(["sh", "-c", script]))
     before = await engine.inspect_container(container)
     async with anyio.create_task_group() as group:
         outcome: list[object] = []

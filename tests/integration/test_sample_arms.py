@@ -72,8 +72,8 @@ class Yard:
             return None
         networks = [text for net in await self.engine.list_networks() for text in net.subnets if ":" not in text]
         taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
-        free = free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken, start=secrets.randbelow(4096))
-        subnet = str(IPv4Network(next(free)))
+        free = list(free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken))
+        subnet = str(IPv4Network(secrets.choice(free)))
         return await self.engine.create_network(f"mdtest-{self.labels['marathond.test']}", self.labels, subnet)
 
     async def container(self, task: Task) -> str:

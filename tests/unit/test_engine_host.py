@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -73,10 +72,9 @@ def test_the_kernels_own_table_is_little_endian(tmp_path: Path) -> None:
         host.main_table(table)
 
 
-def test_b12_disk_memory_boot_and_filesystem_answer_or_are_unknown(tmp_path: Path) -> None:
+def test_b12_disk_boot_and_filesystem_answer_or_are_unknown(tmp_path: Path) -> None:
     free, total = host.disk_free(tmp_path)
     assert 0 < free <= total
-    assert 0 < host.memory_available() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert len(host.boot_id()) == 36
     assert host.filesystem_type(Path("/proc/self")) == "proc"
     (tmp_path / "link").symlink_to("/proc")
@@ -84,8 +82,3 @@ def test_b12_disk_memory_boot_and_filesystem_answer_or_are_unknown(tmp_path: Pat
     for call in (host.disk_free, host.filesystem_type):
         with pytest.raises(host.HostUnknown):
             call(tmp_path / "none")
-
-
-def test_network_filesystems_are_named() -> None:
-    assert all(map(host.is_network_filesystem, ("nfs4", "cifs", "9p", "fuse.sshfs", "fuse")))
-    assert not any(map(host.is_network_filesystem, ("ext4", "xfs", "tmpfs", "overlay", "btrfs")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from marathond.ledger.verbs.sql import must, scalar
+from marathond.ledger.verbs.sql import must
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,3 @@ def open_findings(c: sqlite3.Connection) -> list[FindingRow]:
            ORDER BY CASE severity WHEN 'stop_loss' THEN 0 WHEN 'error' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, finding_id"""
     )
     return [FindingRow(**dict(row)) for row in rows.fetchall()]
-
-
-def is_open(c: sqlite3.Connection, *, code: str, subject: str) -> bool:
-    return bool(scalar(c, "SELECT 1 FROM finding WHERE code = ? AND subject = ? AND closed_at_ms IS NULL", (code, subject)))
