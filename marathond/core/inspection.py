@@ -18,6 +18,10 @@ class Wanted(Protocol):
     def network(self) -> str | None: ...
     @property
     def image_id(self) -> str: ...
+    @property
+    def cpus(self) -> float | None: ...
+    @property
+    def memory_mb(self) -> int | None: ...
 
 
 class Shown(Protocol):
@@ -35,6 +39,10 @@ class Shown(Protocol):
     def exit_code(self) -> int | None: ...
     @property
     def env(self) -> tuple[str, ...]: ...
+    @property
+    def cpus(self) -> float | None: ...
+    @property
+    def memory_mb(self) -> int | None: ...
 
 
 def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tuple[str, str] | None:
@@ -52,7 +60,20 @@ def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tu
         return "environment_mismatch", f"network mode is {shown.network_mode}, asked for {mode}"
     if shown.image_id != wanted.image_id:
         return "environment_mismatch", f"image is {shown.image_id}, asked for {wanted.image_id}"
+    if not _same_cpus(shown.cpus, wanted.cpus):
+        return "environment_mismatch", f"cpus are {_limit(shown.cpus)}, asked for {_limit(wanted.cpus)}"
+    if shown.memory_mb != wanted.memory_mb:
+        return "environment_mismatch", f"memory_mb is {_limit(shown.memory_mb)}, asked for {_limit(wanted.memory_mb)}"
     dirty = sorted(name for name in (v.partition("=")[0] for v in shown.env) if name.lower() in PROXY_VARIABLES and name not in allowed_env)
     if dirty:
         return "environment_dirty", f"proxy settings in the running container that nobody asked for: {', '.join(dirty)}"
     return None
+
+
+def _same_cpus(shown: float | None, wanted: float | None) -> bool:
+    """Docker keeps billionths of a core: two equal limits need not be the same float."""
+    return shown == wanted if shown is None or wanted is None else abs(shown - wanted) < 1e-6
+
+
+def _limit(value: float | None) -> str:
+    return "unlimited" if value is None else f"{value:g}"

@@ -77,6 +77,8 @@ def container(raw: Mapping[str, Any]) -> ContainerInfo:
         network_ids=_network_ids(raw),
         env=tuple(config.get("Env") or ()),
         created_ms=time_ms(str(raw.get("Created", ""))),
+        cpus=int(host.get("NanoCpus") or 0) / 1e9 or None,
+        memory_mb=int(host.get("Memory") or 0) // (1 << 20) or None,
     )
 
 

@@ -55,7 +55,8 @@ class NetworkInfo:
 class ContainerInfo:
     """One container.  ``network_mode`` as in HostConfig; ``env`` is Config.Env; ``exit_code`` and ``oom_killed`` from State.
 
-    From a listing (not an inspect) ``pid`` is 0, ``env`` empty and ``oom_killed`` False: the list does not carry them.
+    ``cpus`` (cores) and ``memory_mb`` are the limits that hold, None: unlimited.  From a listing (not an inspect) ``pid`` is 0, ``env``
+    empty, ``oom_killed`` False and both limits None: the list does not carry them.
     """
 
     id: str
@@ -73,6 +74,8 @@ class ContainerInfo:
     network_ids: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     created_ms: int = 0
+    cpus: float | None = None
+    memory_mb: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +207,15 @@ class Engine(Protocol):
         """SIGKILL by pidfd after comparing ``start_ticks``, so that a reused pid is never hit (fault f10)."""
         ...
 
-    async def start_exec(self, container_id: str, spec: ExecSpec) -> str:
-        """Create and start detached; returns the exec id.  A missing binary shows only in :meth:`inspect_exec` (126/127)."""
-        ...
-
     async def create_exec(self, container_id: str, spec: ExecSpec) -> str:
         """Create only: the id can be written down before anything runs.
 
         Raises EngineError with status 400 where the engine checks the user already now (28.5)."""
         ...
 
-    async def start_created_exec(self, exec_id: str) -> None: ...
+    async def start_created_exec(self, exec_id: str) -> None:
+        """Start detached.  A missing binary shows only in :meth:`inspect_exec` (126/127)."""
+        ...
 
     async def inspect_exec(self, exec_id: str) -> ExecInfo | None: ...
 

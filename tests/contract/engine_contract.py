@@ -96,6 +96,7 @@ class EngineContract:
         seen = await bench.engine.inspect_container(made)
         assert seen is not None
         assert (seen.running, seen.status, seen.exit_code, seen.network_mode) == (False, "created", None, "none")
+        assert (seen.cpus, seen.memory_mb) == (0.5, 64)
         await bench.engine.start_container(made)
         await bench.engine.start_container(made)  # started already is success
         seen = await bench.engine.inspect_container(made)
@@ -116,6 +117,7 @@ class EngineContract:
         seen = await bench.engine.inspect_container(container)
         assert seen is not None
         assert "A=1" in seen.env
+        assert (seen.cpus, seen.memory_mb) == (None, None)
         assert "proxy" not in (await bench.shell(container, "env")).lower()
 
     async def test_unknown_things_are_none_or_not_found(self, bench) -> None:
@@ -151,8 +153,8 @@ class EngineContract:
     async def test_processes_are_seen_while_paused_and_killed_one_by_one(self, bench) -> None:
         engine = bench.engine
         container = await bench.container()
-        doomed = await engine.start_exec(container, ExecSpec(["sleep", "1001"]))
-        spared = await engine.start_exec(container, ExecSpec(["sleep", "1002"]))
+        doomed = await bench.start_exec(container, ExecSpec(["sleep", "1001"]))
+        spared = await bench.start_exec(container, ExecSpec(["sleep", "1002"]))
         await engine.pause(container)
         await engine.pause(container)
         seen = await engine.inspect_container(container)
@@ -182,7 +184,7 @@ class EngineContract:
 
     async def test_f10_a_reused_pid_is_not_hit(self, bench) -> None:
         container = await bench.container()
-        await bench.engine.start_exec(container, ExecSpec(["sleep", "1003"]))
+        await bench.start_exec(container, ExecSpec(["sleep", "1003"]))
         [real] = [process for process in await bench.engine.processes(container) if process.argv == "sleep 1003"]
         await bench.engine.kill([Process(real.pid, real.ppid, real.session, real.start_ticks - 1, real.argv)])
         await bench.engine.pause(container)  # a signal that was sent would show by now: a killed process is no row
@@ -238,7 +240,7 @@ class EngineContract:
         assert done.exit_code in (126, 127)
         assert words in done.output
         try:
-            exec_id = await bench.engine.start_exec(container, spec)
+            exec_id = await bench.start_exec(container, spec)
         except EngineError as exc:  # 28.5 checks the user when the exec is created
             assert (spec.user, exc.status) == ("nosuchuser", 400)
             assert words in exc.detail
@@ -279,7 +281,7 @@ class EngineContract:
 
     async def test_an_exec_ends_with_its_container(self, bench) -> None:
         container = await bench.container()
-        exec_id = await bench.engine.start_exec(container, ExecSpec(["sleep", "1005"]))
+        exec_id = await bench.start_exec(container, ExecSpec(["sleep", "1005"]))
         ended: list[ExecInfo | None] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
@@ -330,7 +332,7 @@ class EngineContract:
         heard = []
         with anyio.fail_after(30):
             await anext(events)  # the subscription stands
-            exec_id = await bench.engine.start_exec(container, ExecSpec(["true"]))
+            exec_id = await bench.start_exec(container, ExecSpec(["true"]))
             async for event in events:
                 if event.id == container:
                     heard.append(event.action)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from marathond.core.inspection import problems
 from marathond.ports.engine import ContainerInfo, ContainerSpec
 
@@ -35,3 +37,20 @@ def test_labels_network_image_and_state_are_compared() -> None:
     assert check(dataclasses.replace(SHOWN, network_mode="bridge")) == "environment_mismatch"
     assert check(dataclasses.replace(SHOWN, image_id="sha256:2")) == "environment_mismatch"
     assert check(dataclasses.replace(SHOWN, running=False, status="exited", exit_code=1)) == "container_failed"
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(None, 0.5), (0.5, None), (0.5, 0.4), (64, None), (None, 64), (64, 128)])
+def test_limits_that_do_not_hold_as_asked_are_named(asked: float | None, shown: float | None) -> None:
+    """An environment with other limits than the task's is another task; None is unlimited."""
+    for key in ("cpus", "memory_mb"):
+        spec, info = dataclasses.replace(SPEC, **{key: asked}), dataclasses.replace(SHOWN, **{key: shown})
+        found = problems(info, spec, allowed_env=frozenset())
+        assert found is not None and found[0] == "environment_mismatch"
+        words = ["unlimited" if value is None else f"{value:g}" for value in (shown, asked)]
+        assert key in found[1] and f" {words[0]}, asked for {words[1]}" in found[1]
+        assert check(dataclasses.replace(info, **{key: asked}), spec) is None
+
+
+@pytest.mark.parametrize("cpus", [0.1, 0.29, 1 / 3, 4.0, 0.01])
+def test_a_limit_read_back_in_nanoseconds_is_the_limit_asked_for(cpus: float) -> None:
+    assert check(dataclasses.replace(SHOWN, cpus=int(cpus * 1e9) / 1e9), dataclasses.replace(SPEC, cpus=cpus)) is None
