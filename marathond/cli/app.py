@@ -15,7 +15,9 @@ import typer
 
 from marathond import __version__
 from marathond.cli import config_cmds
+from marathond.cli.client import CallFailed
 from marathond.cli.output import say
+from marathond.service.protocol import Exit
 
 if TYPE_CHECKING:
     from marathond.cli.locate import Located
@@ -32,9 +34,21 @@ ledger_app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(config_cmds.app, name="config")
 
+
+def _reasoned(ctx: typer.Context, value: str) -> str:
+    """A forgotten reason is one line: it is the commonest slip, and a usage block would hide what is missing."""
+    if not value.strip() and not ctx.resilient_parsing:
+        text = f'{ctx.info_name}: --reason "…" is needed: say why, it is kept with the decision and your name'
+        raise CallFailed(text, Exit.USAGE)
+    return value
+
+
 Trials = Annotated[list[str] | None, typer.Argument(metavar="[TRIAL]...", help="Trials, such as t0871.")]
 Trial = Annotated[str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the decision and your name.")]
+Reason = Annotated[
+    str, typer.Option("--reason", help="Why (needed); kept with the decision and your name.", callback=_reasoned, show_default=False)
+]
+"""Its default is an empty text, which is refused."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Campaign = Annotated[str | None, typer.Option("--campaign", help="A campaign by name; by default the newest.")]
 Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.")]

@@ -18,7 +18,7 @@ from marathond.service.protocol import Exit
 @app.command()
 def void(
     ctx: typer.Context,
-    reason: Reason,
+    reason: Reason = "",
     trials: Trials = None,
     code: Annotated[str, typer.Option("--code", help="operator, provider, or another void code.")] = "operator",
     pair: Annotated[bool, typer.Option("--pair", help="With every standing trial of the same task and replicate.")] = False,
@@ -35,8 +35,10 @@ def void(
 
     ids = [trial_number(text) for text in trials or []]
     filters = (arm, task, replicate, since)
-    if bool(ids) == any(value is not None for value in filters):
-        raise CallFailed("void: name trials, or give filters (--arm, --task, --replicate, --since); not both", Exit.USAGE)
+    filtered = any(value is not None for value in filters)
+    if bool(ids) == filtered:
+        both = ", not both" if filtered else ""
+        raise CallFailed(f"void: name trials, or give filters (--arm, --task, --replicate, --since){both}", Exit.USAGE)
     since_ms = None if since is None else mutate.since(since, now_ms())
     ask(
         ctx,
@@ -57,7 +59,7 @@ def void(
 @app.command()
 def unvoid(
     ctx: typer.Context,
-    reason: Reason,
+    reason: Reason = "",
     trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]")] = None,
     block: Annotated[str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.")] = None,
     batch: Annotated[str | None, typer.Option("--batch", help="Everything that was voided in one go.")] = None,
@@ -107,7 +109,9 @@ def review(
 
 
 @app.command()
-def retry(ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")], reason: Reason) -> None:
+def retry(
+    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")], reason: Reason = ""
+) -> None:
     """Open a parked cell again.  A done one is refused: void it first."""
     from marathond.cli import mutate
     from marathond.cli.reader import number_of, trial_number
@@ -121,7 +125,7 @@ def retry(ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="TRIA
 @app.command()
 def unpark(
     ctx: typer.Context,
-    reason: Reason,
+    reason: Reason = "",
     cell: Annotated[str | None, typer.Argument(metavar="[CELL]", help="A cell, such as c0012.")] = None,
     task: TaskName = None,
     arm: Arm = None,
@@ -132,12 +136,14 @@ def unpark(
     from marathond.cli import mutate
     from marathond.cli.reader import number_of
 
+    if sum((cell is not None, task is not None, arm is not None, everything)) != 1:
+        raise CallFailed("unpark: give one of CELL, --task, --arm, --all", Exit.USAGE)
     number = None if cell is None else number_of(cell, "c", "a cell such as c0012")
     ask(ctx, mutate.unpark, cell=number, task=task, arm=arm, all=everything, campaign=campaign, reason=reason)
 
 
 @app.command()
-def pause(ctx: typer.Context, reason: Reason) -> None:
+def pause(ctx: typer.Context, reason: Reason = "") -> None:
     """Start nothing new; what runs goes on."""
     from marathond.cli import mutate
 
@@ -153,7 +159,7 @@ def resume(ctx: typer.Context, reason: Annotated[str | None, typer.Option("--rea
 
 
 @app.command()
-def drain(ctx: typer.Context, reason: Reason) -> None:
+def drain(ctx: typer.Context, reason: Reason = "") -> None:
     """Start nothing new; marathond ends with the last running trial."""
     from marathond.cli import mutate
 
@@ -186,7 +192,7 @@ def submit(ctx: typer.Context) -> None:
 def set_command(
     ctx: typer.Context,
     setting: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as concurrency=8; VALUE default: back to the configuration.")],
-    reason: Reason,
+    reason: Reason = "",
 ) -> None:
     """Turn an operational knob while trials run.  Lowering never ends a running trial."""
     from marathond.cli import mutate
@@ -204,7 +210,7 @@ def set_command(
 
 @app.command()
 def ack(
-    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")], reason: Reason
+    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")], reason: Reason = ""
 ) -> None:
     """Acknowledge a finding: it is still true, and you know it."""
     from marathond.cli import mutate

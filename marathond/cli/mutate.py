@@ -90,7 +90,8 @@ def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
     known = sum(row["score_was_known"] for row in rows)
     if known and total > 1:
         say(f"  {known} of them had a score: counted as post-score voids")
-    say(f"  {plural(answer['reopened'], 'cell')} open again · undo: {_undo(rows, answer['batch'], bool(args.get('pair')))}")
+    undo = _undo(rows, answer["batch"], bool(args.get("pair")))
+    say(f"  {plural(answer['reopened'], 'cell')} open again · undo (until the cell runs again; pause first): {undo}")
 
 
 def _undo(rows: Sequence[Answer], batch: str, pair: bool) -> str:

@@ -61,7 +61,7 @@ def choose(c: sqlite3.Connection, choice: Choice) -> list[int]:
             chosen.update(operator.select_trials(c, campaign_id=campaign_id, trial=trial_id, pair=choice.pair))
         return sorted(chosen)
     if not choice.filters:
-        raise Refused("name trials or filters: a whole campaign is not voided by leaving them out")
+        raise Refused("name trials, or give filters (arm, task, replicate, since): a whole campaign is not voided by leaving them out")
     campaign_id = campaign_of(c, choice.campaign)
     for table, name in (("arm", choice.arm), ("task", choice.task)):
         if name is not None:

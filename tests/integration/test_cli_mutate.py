@@ -52,7 +52,7 @@ def test_void_and_again(rig: Rig) -> None:
     said = rig.ask("void", "t0001", *WHY, "--code", "provider")
     assert said.splitlines() == [
         "voided t0001 (plain, score was known)",
-        "  1 cell open again · undo: marathonctl unvoid t0001 --reason …",
+        "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid t0001 --reason …",
     ]
     with rig.sql() as c:
         row = c.execute("SELECT author, reason, code, decided_by, score_was_known FROM void").fetchone()
@@ -66,7 +66,10 @@ def test_void_and_again(rig: Rig) -> None:
 def test_a08_pair_voids_both_sides_and_the_running_one_is_torn_down(rig: Rig) -> None:
     said = rig.ask("void", "t0001", "--pair", *WHY)
     assert said.splitlines()[0] == "voided t0001 (plain, score was known) and its block: t0002 goal"
-    assert said.splitlines()[-1] == "  1 cell open again · undo: marathonctl unvoid --block b0001 --reason …"
+    assert (
+        said.splitlines()[-1]
+        == "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid --block b0001 --reason …"
+    )
     assert rig.control.said("trial_voided") == [(2,)] and rig.control.said("wake")
     undone = rig.run("unvoid", "--block", "b0001", "--reason", "wrong block")
     assert undone.code == 1  # one comes back, the one that was running cannot
@@ -91,8 +94,8 @@ def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
     [
         (["void", "t0009", *WHY], 1, "no trial t0009 in this ledger (last is t0002)"),
         (["void", "t0001", *WHY, "--code", "bad_luck"], 1, "--code bad_luck: unknown; known are"),
-        (["void", *WHY], 2, "void: name trials, or give filters"),
-        (["void", "t0001", "--arm", "goal", *WHY], 2, "void: name trials, or give filters"),
+        (["void", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since)\n"),
+        (["void", "t0001", "--arm", "goal", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since), not both"),
         (["void", "--arm", "gaol", *WHY], 1, "no arm gaol in this campaign; there are: plain, goal"),
         (["void", "--arm", "goal", "--campaign", "y", *WHY], 1, "no campaign y in this ledger"),
         (["void", "--since", "yesterday", *WHY], 2, "--since 'yesterday': must be such as 90m"),
@@ -103,7 +106,11 @@ def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
         (["unvoid", "--batch", "zzz", *WHY], 1, "no batch zzz of voids in this ledger"),
         (["retry", "t0001", *WHY], 1, "t0001 counts for this cell: void it first"),
         (["retry", "c0099", *WHY], 1, "no cell c0099 in this ledger"),
-        (["unpark", *WHY], 2, "exactly one of these is needed"),
+        (["unpark", *WHY], 2, "unpark: give one of CELL, --task, --arm, --all"),
+        (["unpark", "--all", "--arm", "goal", *WHY], 2, "unpark: give one of CELL, --task, --arm, --all"),
+        (["void", "t0001"], 2, 'marathonctl: void: --reason "…" is needed: say why'),
+        (["pause"], 2, 'marathonctl: pause: --reason "…" is needed: say why'),
+        (["retry", "t0001", "--reason", " "], 2, 'marathonctl: retry: --reason "…" is needed: say why'),
         (["unpark", "--task", "no", *WHY], 1, "no task no in this campaign; there are: "),
         (["review", "t0001", "--accept", "--reward", "1", *WHY], 1, "t0001 is not in review but scored"),
         (["review", "t0001", "--accept", "--reward", "0", *WHY], 1, "t0001 is not in review but scored"),
