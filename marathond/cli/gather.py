@@ -1,21 +1,32 @@
 """The facts of ``marathonctl status``, from one look at the ledger.
 
 Owns what counts as healthy, degraded, down and unseen, and the estimate of the end.  A number that only the daemon can see is None when
-its last word is old: unknown, never 0 (fault e04).  Must stay light, see :mod:`marathond.cli.reader`.
+its last word is old, or was an earlier daemon life's: unknown, never 0 (fault e04).  Must stay light, see :mod:`marathond.cli.reader`.
+
+The rule, the worst first; the exit status follows it:
+
+* ``down`` (3): the daemon of this ledger is not running.
+* ``degraded`` (1): it stopped admission itself (breaker, stop-loss, broken invariant), its engine does not answer, or a finding of
+  severity error or stop-loss is not acknowledged.
+* ``unknown`` (4): something that a living daemon says all the time was not said lately.
+* ``healthy`` (0): everything else.  Parked cells and open reviews belong here, also when nothing else is left to run: the machinery works
+  and a person has to decide.  They stand beside the word, in the first line, with a line per cause below; ``wait`` exits 1 for them.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from marathond.cli.output import plural
 from marathond.cli.reader import Life, campaign_id, daemon_life
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.networks import PoolRow
+from marathond.ledger.verbs.settings import Observation
 from marathond.service.protocol import Exit
 
 FRESH_MS = 60_000
@@ -59,6 +70,17 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
+class Parks:
+    """Standing parks of one code; ``task`` and ``detail`` are an example: the task with the most cells."""
+
+    code: str
+    cells: int
+    tasks: int
+    task: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything on the first screen.  ``disk``, ``waiting``, ``engine`` None: unknown."""
 
@@ -67,6 +89,7 @@ class Status:
     campaign: str | None
     cells: Cells
     eta: Eta
+    parks: list[Parks]
     arms: list[verbs.ArmCounts]
     live: list[verbs.LiveTrial]
     pools: list[Pool]
@@ -97,7 +120,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     found = campaign_id(c, campaign)
     life = daemon_life(verbs.last_run(c), control_socket, now_ms)
     observed = verbs.observations(c)
-    seen = _fresh(observed, now_ms)
+    seen = _fresh(observed, life, now_ms)
     arms = [] if found is None else verbs.counts_by_arm(c, found[0])
     cells = _sum(arms)
     stops = verbs.stops(c)
@@ -105,15 +128,19 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     lengths = [] if found is None else [row[2] for row in verbs.durations(c, found[0])]
     findings = verbs.open_findings(c)
     engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
-    pools = [pool_now(row, foreign_seen(c), now_ms) for row in verbs.pools(c)]
+    since_ms = life.run.started_at_ms if life.run else 0
+    pools = [pool_now(row, foreign_seen(c), now_ms, since_ms) for row in verbs.pools(c)]
     slots = _concurrency(observed.get("limits"), life)
+    begun = [trial.created_at_ms for trial in live]
+    blocked = _no_progress(life, engine)
     disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
     return Status(
         now_ms=now_ms,
         life=life,
         campaign=None if found is None else found[1],
         cells=cells,
-        eta=estimate(cells, [trial.created_at_ms for trial in live], lengths, slots, stops, now_ms, alive=life.alive is not False),
+        eta=estimate(cells, begun, lengths, slots, stops, now_ms, blocked=blocked),
+        parks=_parks(verbs.parked_by_code(c, found[0])) if found is not None and cells.parked else [],
         arms=arms,
         live=live,
         pools=pools,
@@ -127,8 +154,28 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     )
 
 
-def _fresh(observations: dict[str, tuple[Any, int]], now_ms: int) -> dict[str, Any]:
-    return {key: value for key, (value, at_ms) in observations.items() if now_ms - at_ms <= FRESH_MS}
+def _fresh(observations: dict[str, Observation], life: Life, now_ms: int) -> dict[str, Any]:
+    """What the newest daemon life has said lately: an earlier one's word says nothing about now, however young it is."""
+    newest = None if life.run is None else life.run.run_id
+    return {key: seen.value for key, seen in observations.items() if seen.run_id == newest and now_ms - seen.at_ms <= FRESH_MS}
+
+
+def _no_progress(life: Life, engine: dict[str, Any] | None) -> str:
+    """Why no end can be told whatever the durations say; empty when one can."""
+    if life.alive is False:
+        return "marathond is not running"
+    if engine is None:
+        return "the engine was not seen lately"
+    return "" if engine.get("ok") is True else "the engine does not answer"
+
+
+def _parks(rows: list[tuple[str, str, int, str]]) -> list[Parks]:
+    """By code, most cells first.  ``rows``: as ``parked_by_code`` gives them, most cells first within each code."""
+    found: dict[str, Parks] = {}
+    for code, task, cells, detail in rows:
+        known = found.get(code, Parks(code, 0, 0, task, detail))
+        found[code] = replace(known, cells=known.cells + cells, tasks=known.tasks + 1)
+    return sorted(found.values(), key=lambda parks: (-parks.cells, parks.code))
 
 
 def _list(value: Any) -> list[dict[str, Any]] | None:
@@ -151,15 +198,17 @@ def foreign_seen(c: sqlite3.Connection) -> dict[str, tuple[int, int]]:
     return {str(row[0]): (int(row[1]), int(row[2])) for row in rows.fetchall()}
 
 
-def pool_now(row: PoolRow, seen: dict[str, tuple[int, int]], now_ms: int) -> Pool:
+def pool_now(row: PoolRow, seen: dict[str, tuple[int, int]], now_ms: int, since_ms: int) -> Pool:
     """Capacity by the same rule as the view v_pool, from numbers that are still fresh.
 
+    :param since_ms: start of the newest daemon life; what an earlier one saw says nothing about now.
     In explicit mode nothing of others is counted against us, so that others are just those of the engine's last listing.
     """
-    fresh = row.observed_at_ms is not None and now_ms - row.observed_at_ms <= FRESH_MS
+    oldest_ms = max(since_ms, now_ms - FRESH_MS)
+    fresh = row.observed_at_ms is not None and row.observed_at_ms >= oldest_ms
     total, foreign, host = (row.total, row.foreign_used, row.host_used) if fresh else (None, None, None)
     count, seen_at_ms = seen.get(row.engine, (0, 0))
-    if foreign is None and row.mode == "explicit" and now_ms - seen_at_ms <= FRESH_MS:
+    if foreign is None and row.mode == "explicit" and seen_at_ms >= oldest_ms:
         foreign = count
     left = None if total is None or foreign is None or host is None else total - foreign - host
     if row.mode == "auto":
@@ -169,26 +218,27 @@ def pool_now(row: PoolRow, seen: dict[str, tuple[int, int]], now_ms: int) -> Poo
     return Pool(row.engine, row.mode, row.live, row.leaked, capacity, foreign)
 
 
-def _concurrency(limits: tuple[Any, int] | None, life: Life) -> int | None:
+def _concurrency(limits: Observation | None, life: Life) -> int | None:
     """The knob as this daemon life has said it last; it says so at its start and at each change, so age does not matter."""
-    if limits is None or life.run is None or limits[1] < life.run.started_at_ms or not isinstance(limits[0], dict):
+    if limits is None or life.run is None or limits.run_id != life.run.run_id or not isinstance(limits.value, dict):
         return None
-    value = limits[0].get("admission.concurrency")
+    value = limits.value.get("admission.concurrency")
     return value if isinstance(value, int) and value > 0 else None
 
 
 def estimate(
-    cells: Cells, begun_ms: list[int], lengths: list[int], slots: int | None, stops: list[StopRow], now_ms: int, *, alive: bool = True
+    cells: Cells, begun_ms: list[int], lengths: list[int], slots: int | None, stops: list[StopRow], now_ms: int, *, blocked: str = ""
 ) -> Eta:
     """When the last open cell ends, if every one takes the mean of the ``lengths`` (milliseconds) seen so far.
 
     :param begun_ms: start of each trial in work.
-    :param slots: trials at one time; None: the daemon has not said lately.
+    :param slots: trials at one time; None: the daemon has not said.
+    :param blocked: why there is no telling; empty: there may be.
     """
     if not cells.open and not cells.claimed:
         return Eta(0, "nothing left to run")
-    if not alive:
-        return Eta(None, "marathond is not running")
+    if blocked:
+        return Eta(None, blocked)
     if cells.open and stops:
         return Eta(None, f"admission is closed: {stops[0].kind}")
     if not lengths:
@@ -198,7 +248,7 @@ def estimate(
     mean = sum(lengths) / len(lengths)
     running = sum(max(0.0, mean - (now_ms - begun)) for begun in begun_ms)
     share = max(1, min(slots or 1, cells.open + cells.claimed) if cells.open else cells.claimed)
-    return Eta(int((cells.open * mean + running) / share), f"from {len(lengths)} durations")
+    return Eta(int((cells.open * mean + running) / share), f"from {plural(len(lengths), 'duration')}")
 
 
 def _illnesses(findings: list[FindingRow], stops: list[StopRow], engine: dict[str, Any] | None) -> list[str]:

@@ -16,6 +16,7 @@ from marathond.cli.gather import FRESH_MS, Pool, foreign_seen, pool_now
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, say, span, table
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, PoolRow, leases, networks_seen, pools
+from marathond.ledger.verbs.runs import last_run
 
 BUILT_IN = frozenset({"bridge", "host", "none"})
 """Docker's own: nobody's, and never to be removed."""
@@ -49,10 +50,11 @@ def gather(c: sqlite3.Connection, engine_url: str | None, now_ms: int) -> PoolRe
         for engine, network, _ in seen
         if network.owner != "ours" and network.name not in BUILT_IN
     ]
+    life = last_run(c)
+    since_ms = life.started_at_ms if life else 0
     held = [lease for row in rows for lease in leases(c, row.engine)]
-    return PoolReport(
-        rows, [pool_now(row, foreign_seen(c), now_ms) for row in rows], held, foreign, max((at for *_, at in seen), default=None)
-    )
+    now = [pool_now(row, foreign_seen(c), now_ms, since_ms) for row in rows]
+    return PoolReport(rows, now, held, foreign, max((at for *_, at in seen), default=None))
 
 
 def _command(network: NetworkSeen, engine_url: str | None) -> str:
@@ -103,7 +105,7 @@ def _engine(row: PoolRow, pool: Pool, now_ms: int) -> Iterator[str]:
     if row.observed_at_ms is None:
         if pool.foreign is None:
             yield "  the engine's networks were not seen lately"
-    elif now_ms - row.observed_at_ms > FRESH_MS:
+    elif now_ms - row.observed_at_ms > FRESH_MS or pool.foreign is None:
         yield f"  last seen {span(now_ms - row.observed_at_ms)} ago"
 
 

@@ -2,6 +2,8 @@
 
 Is it running, is it fair, what is it waiting for, when will it be done, what must I do.  Owns the layout, the JSON and the fast way in:
 100,000 trials and the start of the interpreter in under 300 ms, so nothing here may import typer, rich, pydantic, anyio or aiosqlite.
+What is healthy, and which exit status that is: see :mod:`marathond.cli.gather`.  Parked cells and open reviews make nothing unhealthy;
+they stand in the first two lines, with a line per cause below.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.gather import Eta, Status, gather
+from marathond.cli.gather import Eta, Parks, Status, gather
 from marathond.cli.locate import locate, with_ledger
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
 from marathond.cli.reader import reading
@@ -24,6 +26,11 @@ from marathond.ledger.verbs.status import ArmCounts, LiveTrial
 from marathond.service.protocol import Exit
 
 WATCH_S = 2.0
+
+PARKS_SHOWN = 4
+"""Codes of parks with a line of their own."""
+
+DETAIL_MAX = 200
 
 ROOMY = 100
 """Columns from which on nothing is abbreviated."""
@@ -121,7 +128,7 @@ def as_json(status: Status) -> dict[str, Any]:
 
 def render(status: Status, where: Screen) -> list[str]:
     """The screen, line by line."""
-    lines = [*_head(status, where), *_cells(status, where), *flow(_resources(status), where)]
+    lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
     if status.arms:
         lines += ["", *_arms(status.arms, where)]
     if status.live:
@@ -134,7 +141,9 @@ def _head(status: Status, where: Screen) -> list[str]:
     life, run = status.life, status.life.run
     campaign = f"campaign {clean(status.campaign)}" if status.campaign else "no campaign yet"
     health = where.paint(status.health, _SHADES[status.health])
-    findings = f" · {_findings(status)}" if status.findings else ""
+    words = ((status.cells.parked, "parked"), (status.cells.review, "in review"))
+    findings = "".join(f" · {where.paint(f'{count} {word}', 'yellow')}" for count, word in words if count)
+    findings += f" · {_findings(status)}" if status.findings else ""
     if life.alive is False:
         seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
         as_of = f"; ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
@@ -147,8 +156,25 @@ def _head(status: Status, where: Screen) -> list[str]:
         lines = flow([f"{where.paint(f'marathond {clean(run.version)}', 'bold')}  {up}", campaign, f"{health}{findings}"], where)
     lines += [where.fit(f"  {line}") for line in map(clean, status.degraded)]
     if status.unseen and life.alive is not False:
-        lines.append(where.fit(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from the daemon within the last minute)"))
+        lines.append(where.fit(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from this daemon within the last minute)"))
     return lines
+
+
+def _undecided(status: Status, where: Screen) -> list[str]:
+    """Why cells are parked, a line per code, and what waits for a person."""
+    lines = [_park_line(parks) for parks in status.parks[:PARKS_SHOWN]]
+    if len(status.parks) > PARKS_SHOWN:
+        left = sum(parks.cells for parks in status.parks[PARKS_SHOWN:])
+        query = "select task, arm, park_code, park_detail from v_cell where state = 'parked'"
+        lines.append(f'and {len(status.parks) - PARKS_SHOWN} more ({plural(left, "cell")}): marathonctl sql "{query}"')
+    if status.cells.review:
+        lines.append(f"{status.cells.review} in review: marathonctl review")
+    return [where.fit(f"  {line}") for line in lines]
+
+
+def _park_line(parks: Parks) -> str:
+    example = f"{clean(parks.task)}: {clean(parks.detail, DETAIL_MAX)}"
+    return f"{parks.cells} parked: {clean(parks.code)}: " + (example if parks.tasks == 1 else f"{parks.tasks} tasks, such as {example}")
 
 
 def _findings(status: Status) -> str:

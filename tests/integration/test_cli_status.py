@@ -18,7 +18,7 @@ import pytest
 
 from marathond.cli import ctl
 from marathond.cli.gather import Cells, estimate
-from marathond.ledger.verbs import findings, networks, runs, settings
+from marathond.ledger.verbs import findings, networks, parks, runs, settings
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.networks import NetworkSeen
 from tests.support import ledgers as have
@@ -60,13 +60,14 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     with rig.sql() as c:
         rig.observe_all(c, waiting=[{"code": "CONCURRENCY", "count": 1, "text": "CONCURRENCY 4/4"}])
     lines = rig.ask("status").splitlines()
-    assert lines[0].startswith(f"marathond 0.1.0  pid {os.getpid()} up 1m0") and lines[0].endswith("campaign x   healthy")
-    assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 durations)")
-    assert lines[2] == "networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free"
-    table = [line.split() for line in lines[4:7]]
+    assert lines[0].startswith(f"marathond 0.1.0  pid {os.getpid()} up 1m0") and lines[0].endswith("campaign x   healthy · 1 in review")
+    assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration)")
+    assert lines[2] == "  1 in review: marathonctl review"
+    assert lines[3] == "networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free"
+    table = [line.split() for line in lines[5:8]]
     assert table[0] == ["arm", "done", "reward", "partial", "tests", "budget-ended", "voids", "running", "open", "review"]
     assert table[1] == ["plain", "1", "1.00", "(1/1)", "0.50", "0.75", "0", "%", "0", "1", "0", "0"]
-    assert lines[9].split()[:6] == ["t0003", "rust", "plain", "running", "2m05s", "in"]
+    assert lines[10].split()[:6] == ["t0003", "rust", "plain", "running", "2m05s", "in"]
     assert lines[-1] == "waiting: 1 cell — 1 CONCURRENCY 4/4"
 
 
@@ -102,6 +103,63 @@ def test_an_engine_that_is_away_is_degraded_and_named(rig: Rig) -> None:
     assert answer.code == 1 and "degraded" in answer.out
     assert "  engine: cannot reach Docker: redevil second" in answer.out.splitlines()
     assert "\x1b" not in answer.out and "\u202e" not in answer.out
+
+
+def test_parked_cells_and_reviews_are_healthy_and_cannot_be_overlooked(rig: Rig) -> None:
+    why = {"passes_exhausted": 1, "task_unsupported": 2, "task_broken": 3, "image_missing": 4, "by_hand": 5}
+    rig.ledger.unlink()
+    make_ledger(rig.ledger)
+    with rig.sql() as c:
+        names = [f"{code}-{n}" for code, tasks in why.items() for n in range(tasks)]
+        have.fill(c, have.submission(tasks=[have.task(name) for name in (*names, "zstd")]))
+        networks.observe_pool(c, have.ENGINE, total=4096, foreign_used=15, host_used=0, now_ms=now_ms())
+        rig.begin_life(c)
+        rig.observe_all(c)
+        for name in names:
+            for arm in ("plain", "goal"):
+                detail = f"{name}: {NASTY}"
+                parks.park_cell(c, have.cell(c, name, arm), code=name[:-2], detail=detail, author="daemon", now_ms=now_ms())
+        have.let_go(c, have.bring_to(c, have.cell(c, "zstd", "plain"), "review"))
+        have.let_go(c, have.bring_to(c, have.cell(c, "zstd", "goal"), "scored"))
+    lines = rig.ask("status").splitlines()  # exit 0, although nothing is left to run
+    assert lines[0].endswith("   healthy · 30 parked · 1 in review")
+    assert lines[2] == "  10 parked: by_hand: 5 tasks, such as by_hand-0: by_hand-0: redevil second"
+    assert lines[5] == "  4 parked: task_unsupported: 2 tasks, such as task_unsupported-0: task_unsupported-0: redevil second"
+    assert lines[6].startswith("  and 1 more (2 cells): marathonctl sql ") and lines[7] == "  1 in review: marathonctl review"
+    assert json.loads(rig.ask("status", "--json"))["parks"][4] == {
+        "code": "passes_exhausted", "cells": 2, "tasks": 1, "task": "passes_exhausted-0", "detail": f"passes_exhausted-0: {NASTY}"
+    }  # fmt: skip
+    with rig.sql() as c:
+        runs.end_run(c, reason="SIGTERM", now_ms=now_ms())
+    assert rig.run("status").out.splitlines()[1] == "campaign x · 30 parked · 1 in review"
+
+
+def test_e04_what_an_earlier_life_saw_is_unknown_however_young_it_is(rig: Rig) -> None:
+    mixed(rig)
+    with rig.sql() as c:
+        others = [NetworkSeen("f00d" * 16, "shop", "foreign", "shop", "172.18.0.0/16", now_ms())]
+        networks.replace_networks_seen(c, have.ENGINE, others, now_ms=now_ms())
+        rig.observe_all(c, waiting=[{"code": "CONCURRENCY", "count": 1, "text": "CONCURRENCY 4/4"}])
+        assert "foreign 15   disk 71 % free" in rig.ask("status") and rig.run("pool").code == 0
+        rig.begin_life(c, now_ms=now_ms() + 1)
+        settings.observe(c, "engine", {"ok": False, "detail": "info: no answer"}, now_ms=now_ms())
+    answer = rig.run("status")
+    assert answer.code == 1 and "  engine: info: no answer" in answer.out
+    assert "  unknown: disk, waiting, networks of main (nothing from this daemon within the last minute)" in answer.out.splitlines()
+    assert "ETA unknown (the engine does not answer)" in answer.out and "foreign unknown   disk unknown" in answer.out
+    assert answer.out.splitlines()[-1] == "waiting: 1 cell — unknown" and "CONCURRENCY" not in answer.out
+    pool = rig.run("pool")
+    assert pool.code == 4 and "foreign unknown" in pool.out and "last seen " in pool.out
+
+
+def test_pool_is_exit_4_while_the_capacity_is_unknown(rig: Rig) -> None:
+    with rig.sql() as c:
+        networks.set_pool(c, have.ENGINE, mode="auto", range="198.19.0.0/16", prefix=28, cap=64, margin=2)
+        assert rig.run("pool").code == 0
+        networks.observe_pool(c, have.ENGINE, total=None, foreign_used=3, host_used=0, now_ms=now_ms())
+    for argv in (["pool"], ["pool", "--json"], ["pool", "--foreign"]):
+        assert rig.run(*argv).code == 4
+    assert "capacity unknown · ours 0 (0 leaked) · free unknown" in rig.run("pool").out
 
 
 def test_an_alarm_degrades_until_a_person_acknowledges_it(rig: Rig) -> None:
@@ -383,8 +441,8 @@ HOUR = 3_600_000
         (Cells(10, 0, 0, 10, 0, 0), [], [], 4, (None, "no durations yet")),
         (Cells(10, 2, 0, 8, 0, 0), [], [HOUR, HOUR], None, (None, "concurrency not known")),
         (Cells(10, 2, 0, 8, 0, 0), [], [HOUR, 3 * HOUR], 4, (4 * HOUR, "from 2 durations")),
-        (Cells(10, 8, 2, 0, 0, 0), [0, HOUR // 2], [HOUR], 4, (HOUR // 4, "from 1 durations")),
-        (Cells(10, 8, 1, 1, 0, 0), [0], [HOUR], 8, (HOUR // 2, "from 1 durations")),
+        (Cells(10, 8, 2, 0, 0, 0), [0, HOUR // 2], [HOUR], 4, (HOUR // 4, "from 1 duration")),
+        (Cells(10, 8, 1, 1, 0, 0), [0], [HOUR], 8, (HOUR // 2, "from 1 duration")),
     ],
 )
 def test_the_estimate_says_what_it_rests_on(

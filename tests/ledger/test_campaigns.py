@@ -201,7 +201,10 @@ def test_overrides_are_the_last_value_of_each_key(c: sqlite3.Connection) -> None
     assert settings.overrides(c) == {"concurrency": 4}
     settings.observe(c, "disk", {"free": 1}, now_ms=T0)
     settings.observe(c, "disk", {"free": 2}, now_ms=T0 + 1)
-    assert settings.observations(c) == {"disk": ({"free": 2}, T0 + 1)}
+    assert settings.observations(c) == {"disk": ({"free": 2}, T0 + 1, 1)}
+    begin(c)
+    settings.observe(c, "disk", {"free": 3}, now_ms=T0 + 2)
+    assert settings.observations(c)["disk"].run_id == 2
 
 
 def test_passes_are_counted_from_the_last_time_a_person_opened_the_cell(c: sqlite3.Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any
+from typing import Any, NamedTuple
 
 from marathond.ledger.verbs.sql import NEWEST_RUN, dump
 
@@ -33,7 +33,15 @@ def observe(c: sqlite3.Connection, key: str, value: Any, *, now_ms: int) -> None
     )
 
 
-def observations(c: sqlite3.Connection) -> dict[str, tuple[Any, int]]:
-    """Key → (value, at_ms); whoever prints one decides from its age whether it still means anything."""
-    rows = c.execute("SELECT key, value_json, at_ms FROM observation ORDER BY key").fetchall()
-    return {row["key"]: (json.loads(row["value_json"]), row["at_ms"]) for row in rows}
+class Observation(NamedTuple):
+    """``run_id``: the daemon life that saw it."""
+
+    value: Any
+    at_ms: int
+    run_id: int
+
+
+def observations(c: sqlite3.Connection) -> dict[str, Observation]:
+    """By key; whoever prints one decides from its age and its daemon life whether it still means anything."""
+    rows = c.execute("SELECT key, value_json, at_ms, run_id FROM observation ORDER BY key").fetchall()
+    return {row["key"]: Observation(json.loads(row["value_json"]), row["at_ms"], row["run_id"]) for row in rows}
