@@ -50,7 +50,8 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
             state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
         return state[0] in writing
 
-    show(path, goes_on if follow_it else None)
+    if not show(path, goes_on if follow_it else None):
+        note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
 
 
 def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool) -> Path:
@@ -102,17 +103,21 @@ def follow(file: BinaryIO, goes_on: Callable[[], bool], pause: Callable[[float],
             pause(FOLLOW_S)
 
 
-def show(path: Path, goes_on: Callable[[], bool] | None) -> None:
-    """Print the file; with ``goes_on`` follow it."""
+def show(path: Path, goes_on: Callable[[], bool] | None) -> bool:
+    """Print the file; with ``goes_on`` follow it.  Whether there was anything in it."""
+    something = False
     with closing(open_log(path)) as file:
         pieces = follow(file, goes_on or (lambda: False))
         if sys.stdout.isatty():
             for line in _lines(pieces):
+                something = True
                 print(tame(line), flush=goes_on is not None)
-            return
+            return something
         for piece in pieces:
+            something = True
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
+    return something
 
 
 def tame(line: str) -> str:

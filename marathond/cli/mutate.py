@@ -197,7 +197,7 @@ def submit(socket: Path, args: Mapping[str, Any]) -> int:
             ("added_tasks", "task", "added"),
             ("added_cells", "cell", "added"),
             ("parked", "cell", "parked"),
-            ("unparked", "cell", "unparked"),
+            ("unparked", "parked cell", "open again, to be tried"),
         )
         if answer[key]
     ]

@@ -13,11 +13,15 @@ from typing import Any
 
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, number, plural, say, screen, span, table, text_of, when
-from marathond.core.model import block_label, cell_label, trial_label
+from marathond.core.model import Origin, block_label, cell_label, trial_label
+from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.show import ScoreShown, TrialShown, show
 
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400
+
+EXIT_SOURCES = {"exec": "the engine's word", "file": "from a file the container could write"}
+"""Who says with which code an agent ended."""
 
 
 def find(connection: sqlite3.Connection, trial_id: int) -> TrialShown:
@@ -74,11 +78,12 @@ def _agent(trial: TrialShown) -> Iterator[str]:
     if agent is None:
         return
     yield ""
-    limit = "no deadline" if agent.limit_ms is None else f"deadline {agent.limit_ms / 1000:g} s: {clean(agent.limit_origin)}"
-    yield f"  agent {limit}" + (f" (not {clean(agent.limit_loser)})" if agent.limit_loser else "")
+    yield f"  agent {_agent_limit(agent)}"
     if agent.ended_by is not None:
         took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else "unknown"
-        code = "unknown" if agent.exit_code is None else f"{agent.exit_code} (word of {clean(agent.exit_source)})"
+        code = (
+            "unknown" if agent.exit_code is None else f"{agent.exit_code} ({EXIT_SOURCES.get(agent.exit_source or '', 'source unknown')})"
+        )
         oom = ", out of memory" if agent.oom_killed else ""
         overrun = f", overran by {span(agent.overrun_ms)}" if agent.overrun_ms else ""
         yield f"  ended by {clean(agent.ended_by)} after {took}, exit code {code}{oom}{overrun}"
@@ -90,6 +95,15 @@ def _agent(trial: TrialShown) -> Iterator[str]:
         outcome = "running" if run.ended_at_ms is None else f"{clean(run.outcome)}, exit code {text_of(run.exit_code)}"
         took = f" after {span(run.ended_at_ms - run.started_at_ms)}" if run.ended_at_ms is not None else ""
         yield f"  verifier round {run.round}: {outcome}{took}; deadline {run.limit_ms / 1000:g} s: {clean(run.limit_origin)}"
+
+
+def _agent_limit(agent: AgentRow) -> str:
+    """Which deadline applied, and which one did not."""
+    if agent.limit_ms is None:
+        return "no deadline"
+    own = f" {agent.limit_ms / 1000:g} s" if agent.limit_origin == Origin.OWN else ""
+    loser = f"; {clean(agent.limit_loser)} did not apply" if agent.limit_loser else ""
+    return f"deadline {agent.limit_ms / 1000:g} s: {clean(agent.limit_origin)}{own}{loser}"
 
 
 def _facts(trial: TrialShown, where: Screen) -> Iterator[str]:
@@ -119,7 +133,7 @@ def _score_line(score: ScoreShown) -> str:
     tests = f"   tests {score.tests_passed}/{text_of(score.tests_total)}" if score.tests_passed is not None else ""
     partial = f"   partial {number(score.partial)}" if score.partial is not None else ""
     flags = f"   flags {', '.join(map(clean, score.flags))}" if score.flags else ""
-    return f"reward {score.reward:g} from {clean(score.reward_source)}{partial}{tests}{flags}"
+    return f"reward {score.reward:g} from {clean(score.reward_source.removesuffix(':'))}{partial}{tests}{flags}"
 
 
 def _decisions(trial: TrialShown) -> Iterator[str]:

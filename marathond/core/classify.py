@@ -76,7 +76,7 @@ def classify(evidence: Evidence) -> Decision:
         "exit_code": end.exit_code,
         "round": end.round,
         "oom_killed": evidence.oom_killed,
-        "refusals": [f"{r.source}: {r.key}: {r.why}" for r in reading.refusals],
+        "refusals": [_words(r.source, r.key, r.why) for r in reading.refusals],
         "flags": list(reading.flags),
     }
     if end.outcome == "lost" or not evidence.container_alive:
@@ -90,7 +90,12 @@ def classify(evidence: Evidence) -> Decision:
     if reading.reward is None:
         if end.round < MAX_ROUNDS:
             return Again("unreadable")
-        why = "; ".join(f"{r.source}: {r.why}" for r in reading.refusals) or "no reward file"
+        why = "; ".join(_words(r.source, r.why) for r in reading.refusals) or "no reward file"
         return Review("score_unreadable", f"no readable reward after {end.round} rounds: {why}", facts)
     flags = ("verified_again",) if end.round > 1 else ()
     return Scored(flags + (("verifier_oom",) if evidence.oom_killed else ()))
+
+
+def _words(*parts: str) -> str:
+    """A refusal has no source when no file was there, and no key when the whole file is meant."""
+    return ": ".join(filter(None, parts))

@@ -14,6 +14,7 @@ import pytest
 
 from marathond.cli.client import CallFailed, call
 from marathond.ledger.verbs import findings, parks
+from marathond.ledger.verbs.campaigns import SubmitResult
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms
 
@@ -202,6 +203,8 @@ def test_stop_and_submit_reach_the_daemon(rig: Rig) -> None:
     submitted = rig.run("submit")
     assert submitted.code == 0 and submitted.out == "submitted: 1 arm added, 4 cells added, 2 cells parked\n" and "v_cell" in submitted.err
     assert rig.control.said("submit") == [(ME,)]
+    rig.control.result = SubmitResult(1, False, 0, 0, 0, 0, 2)
+    assert rig.ask("submit") == "submitted: 2 parked cells open again, to be tried\n"
 
 
 def test_knobs_are_set_once_with_author(rig: Rig) -> None:

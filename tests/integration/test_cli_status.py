@@ -13,12 +13,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from marathond.cli import ctl
 from marathond.cli.gather import Cells, estimate
-from marathond.ledger.verbs import findings, networks, parks, runs, settings
+from marathond.ledger.verbs import findings, networks, parks, runs, settings, trials
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.networks import NetworkSeen
 from tests.support import ledgers as have
@@ -301,12 +302,25 @@ def test_show_tells_all_of_a_trial(rig: Rig) -> None:
         "campaign x   task zstd   arm plain   replicate 1",
         "cell c0001 (done)   block b0001",
         "agent deadline 600 s: task 600 x 1.0",
-        "ended by agent after 1m00s, exit code 0 (word of exec)",
+        "ended by agent after 1m00s, exit code 0 (the engine's word)",
         "reward 1 from reward.txt   partial 0.50   tests 3/4",
         "metrics.json partial_score",
     ):
         assert words in out
     assert json.loads(rig.ask("show", "1", "--json"))["context"]["task"] == "zstd"
+
+
+def test_show_says_which_deadline_applied_and_whose_word_the_exit_code_is(rig: Rig) -> None:
+    with rig.sql() as c:
+        trial_id = (admitted := have.admit(c, have.cell(c))).trial_id
+        have.prepare(c, admitted)
+        limit: dict[str, Any] = {"limit_ms": 60_000, "limit_origin": "own", "limit_loser": "task 60 x 1.0"}
+        trials.agent_started(c, trial_id, exec_id="e", started_mono_ms=1, boot_id="b", now_ms=now_ms(), **limit)
+        end: dict[str, Any] = {"ended_by": "agent", "exit_code": 0, "exit_source": "file", "overrun_ms": None, "processes": []}
+        trials.agent_ended(c, trial_id, oom_killed=False, ended_mono_ms=61_000, now_ms=now_ms(), **end)
+    lines = rig.ask("show", "t0001").splitlines()
+    assert "  agent deadline 60 s: own 60 s; task 60 x 1.0 did not apply" in lines
+    assert "  ended by agent after 1m00s, exit code 0 (from a file the container could write)" in lines
 
 
 @pytest.mark.parametrize(
@@ -403,6 +417,15 @@ def test_logs_are_the_run_directorys_until_they_are_exported(rig: Rig) -> None:
     assert none.code == 1 and "no output of t0001's agent yet" in none.err
     path = logs_of(rig, "t0003", b"one\n  two\n")
     assert rig.ask("logs", "t0003") == "one\n  two\n"
+    path.write_bytes(b"")
+    silent = rig.run("logs", "t0003")
+    assert (silent.code, silent.out, silent.err) == (0, "", "(the agent wrote nothing yet)\n")
+    done = logs_of(rig, "t0001", b"")
+    done.with_name("output.txt").rename(done.parent.parent / "x")
+    test_output = done.parent.parent / "verifier/test-stdout.txt"
+    test_output.parent.mkdir()
+    test_output.touch()
+    assert rig.run("logs", "t0001", "--verifier").err == "(the verifier wrote nothing)\n"
     path.unlink()
     path.symlink_to("/etc/passwd")
     assert rig.run("logs", "t0003").code == 1

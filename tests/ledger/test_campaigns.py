@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.ledgers import ENGINE, T0, arm, begin, bring_to, cell, daemon_void, fill, let_go, memory_ledger, submission, task
@@ -13,7 +15,7 @@ from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
 from marathond.core.order import CellKey, Order, order_cells
 from marathond.ledger.verbs import admission, artifacts, campaigns, operator, settings
-from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.ledger.verbs.campaigns import ArmRow, Submission, SubmitResult
 
 
 @pytest.fixture
@@ -71,6 +73,24 @@ def test_a18_changed_treatment_needs_a_new_campaign(c: sqlite3.Connection) -> No
     assert campaigns.submit(c, submission(name="y", treatment_hash="t2"), now_ms=T0).created
 
 
+def test_a18_a_refusal_names_the_keys_that_changed_and_no_value(c: sqlite3.Connection) -> None:
+    def made(limit: float | None, **over: object) -> Submission:
+        data = {"argv": ["run"], "env": {"MODE": "x", "API_KEY": "geheim1"}, "user": None, **over}
+        mine = ArmRow("mine", "command", f"sha256:{json.dumps(data)}", json.dumps(data))
+        treatment = json.dumps({"agent_timeout_s": limit, "build_args": {"TOKEN": "geheim"}})
+        return replace(submission(arms=[mine], treatment_hash=f"sha256:{limit}"), treatment_json=treatment)
+
+    campaigns.submit(c, made(60), now_ms=T0)
+    with pytest.raises(Refused, match=r"^arm mine was .* \(changed: argv, env.API_KEY, env.NEW\): needs a new campaign"):
+        campaigns.submit(c, made(60, argv=["walk"], env={"MODE": "x", "API_KEY": "geheim2", "NEW": "1"}), now_ms=T0)
+    with pytest.raises(Refused, match=r"^campaign x: treatment was 60, now None \(changed: agent_timeout_s\): needs a new campaign"):
+        campaigns.submit(c, made(None), now_ms=T0)
+    many = {f"V{n}": "geheim" for n in range(12)}
+    with pytest.raises(Refused, match=r"\(changed: env\.API_KEY, env\.MODE, .* and 6 more\)") as refused:
+        campaigns.submit(c, made(60, env=many), now_ms=T0)
+    assert "geheim" not in str(refused.value)
+
+
 def test_a18_changed_task_parks_until_it_is_what_it_was(c: sqlite3.Connection) -> None:
     fill(c)
     let_go(c, bring_to(c, cell(c, "zstd", "plain"), "scored"))
@@ -107,7 +127,7 @@ def test_f06_unreadable_task_parks_its_cells_and_is_filled_in_later(c: sqlite3.C
 def test_reason_for_a_park_follows_the_task(c: sqlite3.Connection) -> None:
     campaigns.submit(c, submission(tasks=[task("rust", digest=None, why=unrunnable("rust", "task_missing"))]), now_ms=T0)
     again = campaigns.submit(c, submission(tasks=[task("rust", digest=None, why=unrunnable("rust", "task_broken"))]), now_ms=T0)
-    assert (again.parked, again.unparked) == (2, 2)
+    assert (again.parked, again.unparked) == (2, 0)  # they are parked as before, with another reason
     assert set(states(c).values()) == {"task_broken"}
     assert c.execute("SELECT count(*) FROM park").fetchone()[0] == 4  # the history stays
 

@@ -56,3 +56,11 @@ def test_a_container_lost_with_its_engine_is_void_and_without_it_is_doubt() -> N
 def test_b09_exit_137_says_nothing_only_the_engine_says_oom() -> None:
     assert classify(evidence(exit_code=137)) == Scored()
     assert classify(dataclasses.replace(evidence(exit_code=0), oom_killed=True)) == Scored(("verifier_oom",))
+
+
+def test_a_refusal_without_a_file_or_a_key_has_no_empty_place() -> None:
+    reading = ScoreReading(refusals=(Refusal("", "reward", "neither was written"), Refusal("metrics.json", "", "not JSON")))
+    decision = classify(evidence(reading, round=2))
+    assert isinstance(decision, Review)
+    assert decision.detail == "no readable reward after 2 rounds: neither was written; metrics.json: not JSON"
+    assert decision.evidence["refusals"] == ["reward: neither was written", "metrics.json: not JSON"]

@@ -6,12 +6,16 @@ What defines the treatment is fixed by hash; a change of it needs a new campaign
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
 from marathond.core.order import CellKey, Order, order_cells
+from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
@@ -109,6 +113,7 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
     """Create the campaign, or add what is new in it; the same submission again changes nothing.
 
     A task whose digest is no longer the campaign's parks its cells as ``task_changed`` until the digest is what it was.
+    Counted as ``unparked`` are cells that are not parked any more; one that only changes its reason counts as ``parked``.
 
     :raises Refused: the treatment, or an arm, is not what the campaign began with.
     """
@@ -117,21 +122,28 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
     verdicts = [_task(c, campaign_id, task) for task in submission.tasks]
     added_cells = _cells(c, campaign_id, submission.replicates)
     reorder(c, campaign_id, order=submission.order, seed=submission.seed)
-    parked = unparked = 0
+    before, parked = _parked(c, campaign_id), 0
     for verdict in verdicts:
         why = verdict.unrunnable
         ended = tuple(code for code in TASK_CODES if why is None or code != why.code)
-        unparked += end_task_parks(c, verdict.task_id, codes=ended, reason="submitted again", now_ms=now_ms)
+        end_task_parks(c, verdict.task_id, codes=ended, reason="submitted again", now_ms=now_ms)
         if why is not None:
             parked += park_task(c, verdict.task_id, code=why.code, detail=why.detail, author=SUBMIT_AUTHOR, now_ms=now_ms)
     parked += park_without_solution(c, campaign_id, author=SUBMIT_AUTHOR, now_ms=now_ms)
+    unparked = len(before - _parked(c, campaign_id))
     return SubmitResult(campaign_id, created, added_arms, sum(v.added for v in verdicts), added_cells, parked, unparked)
+
+
+def _parked(c: sqlite3.Connection, campaign_id: int) -> set[int]:
+    """Cells with a standing park."""
+    sql = "SELECT cell_id FROM park JOIN cell USING (cell_id) WHERE ended_at_ms IS NULL AND campaign_id = ?"
+    return {int(row[0]) for row in c.execute(sql, (campaign_id,)).fetchall()}
 
 
 def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, bool]:
     if s.replicates < 1:
         raise Refused(f"campaign {s.name}: replicates = {s.replicates}: must be at least 1")
-    row = one(c, "SELECT campaign_id, treatment_hash, out_dir FROM campaign WHERE name = ?", (s.name,))
+    row = one(c, "SELECT campaign_id, treatment_hash, treatment_json, out_dir FROM campaign WHERE name = ?", (s.name,))
     if row is None:
         cursor = c.execute(
             """INSERT INTO campaign (name, created_at_ms, created_by, treatment_hash, treatment_json, config_json, out_dir, cell_order,
@@ -142,9 +154,9 @@ def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, b
         assert cursor.lastrowid is not None
         return cursor.lastrowid, True
     if row["treatment_hash"] != s.treatment_hash:
-        raise Refused(
-            f"campaign {s.name}: treatment was {_short(row['treatment_hash'])}, now {_short(s.treatment_hash)}: needs a new campaign"
-        )
+        changed = _changed(row["treatment_json"], s.treatment_json)
+        was = f"was {_short(row['treatment_hash'])}, now {_short(s.treatment_hash)}"
+        raise Refused(f"campaign {s.name}: treatment {was}{changed}: needs a new campaign")
     if row["out_dir"] != s.out_dir and scalar(c, "SELECT EXISTS (SELECT 1 FROM artifact_export)"):
         raise Refused(f"campaign {s.name}: out_dir was {row['out_dir']}, now {s.out_dir}: finished artifacts lie in the first one")
     c.execute("UPDATE campaign SET config_json = ?, out_dir = ? WHERE campaign_id = ?", (s.config_json, s.out_dir, row["campaign_id"]))
@@ -153,7 +165,7 @@ def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, b
 
 def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
     """True when it is new."""
-    stored = scalar(c, "SELECT treatment_hash FROM arm WHERE campaign_id = ? AND name = ?", (campaign_id, arm.name))
+    stored = one(c, "SELECT treatment_hash, data_json FROM arm WHERE campaign_id = ? AND name = ?", (campaign_id, arm.name))
     if stored is None:
         c.execute(
             """INSERT INTO arm (campaign_id, name, position, kind, treatment_hash, data_json)
@@ -161,8 +173,10 @@ def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
             (campaign_id, arm.name, arm.kind, arm.treatment_hash, arm.data_json),
         )
         return True
-    if stored != arm.treatment_hash:
-        raise Refused(f"arm {arm.name} was {_short(stored)}, now {_short(arm.treatment_hash)}: needs a new campaign (or another name)")
+    if stored["treatment_hash"] != arm.treatment_hash:
+        changed = _changed(stored["data_json"], arm.data_json)
+        was = f"was {_short(stored['treatment_hash'])}, now {_short(arm.treatment_hash)}"
+        raise Refused(f"arm {arm.name} {was}{changed}: needs a new campaign (or another name)")
     return False
 
 
@@ -243,5 +257,25 @@ def reorder(c: sqlite3.Connection, campaign_id: int, *, order: str, seed: int) -
     return len(moves)
 
 
+CHANGED_MAX = 8
+"""Keys named in one refusal."""
+
+
+def _changed(old_json: str, new_json: str) -> str:
+    """`` (changed: argv, env.MODE)``: the keys alone, since a value may be a secret; empty when the data does not tell."""
+    old, new = _flat(json.loads(old_json)), _flat(json.loads(new_json))
+    keys = [key for key in sorted({*old, *new}) if (key in old, old.get(key)) != (key in new, new.get(key))]
+    more = f" and {len(keys) - CHANGED_MAX} more" if len(keys) > CHANGED_MAX else ""
+    return f" (changed: {', '.join(printable(key, 60) for key in keys[:CHANGED_MAX])}{more})" if keys else ""
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables by dotted key; a list is one value."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= {f"{key}.{name}": item for name, item in _flat(value).items()} if isinstance(value, dict) else {key: value}
+    return found
+
+
 def _short(digest: str) -> str:
-    return digest[:12]
+    return digest.removeprefix("sha256:")[:12]
