@@ -363,6 +363,7 @@ CREATE INDEX park_by_cell ON park (cell_id);
 
 CREATE TABLE network_pool (
     engine       TEXT    PRIMARY KEY,
+    url          TEXT    NOT NULL DEFAULT '',    -- where that engine answers; '': never said
     mode         TEXT    NOT NULL CONSTRAINT network_pool_mode_known CHECK (mode IN ('explicit', 'auto')),
     range        TEXT    NOT NULL,
     prefix       INTEGER NOT NULL,

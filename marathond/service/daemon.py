@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import structlog
@@ -23,19 +23,21 @@ from marathond.flow.exporter import Exporter
 from marathond.flow.recovery import recover
 from marathond.flow.scheduler import Scheduler
 from marathond.flow.sweeper import Sweeper
-from marathond.flow.world import Knobs, Wake, World
+from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
 from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
-from marathond.service import effective, submission
+from marathond.service import effective, range_check, roots, submission
 from marathond.service.commands import StopMode
+from marathond.service.engine_choice import refuse_other_engine
 from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
+from marathond.service.treatment import needs_restart
 
 log = structlog.get_logger("marathond")
 
@@ -59,6 +61,8 @@ class Daemon:
 
     def __init__(self, settings: Settings, opened: OpenedLedger, ledger: SqliteLedger, engine: DockerEngine, clock: SystemClock) -> None:
         self.settings, self.opened, self.ledger, self.engine, self.clock = settings, opened, ledger, engine, clock
+        self._began = settings
+        """What this life began with: it keeps that for everything that only a restart can change."""
         self.notifier = Notifier(os.environ)
         self.stop: StopRequest | None = None
         self._stopping = anyio.Event()
@@ -106,10 +110,11 @@ class Daemon:
                 f"the configuration now names campaign {fresh.campaign.name}, this daemon runs {self.settings.campaign.name}: "
                 "restart marathond to begin another campaign"
             )
-        result = await self._submit(fresh, author)
+        # What only a restart changes is not the campaign's yet: this life goes on writing to where it began to.
+        result = await self._submit(fresh.model_copy(update={"daemon": self._began.daemon}), author)
         self.settings = fresh
         self.apply_settings()
-        return result
+        return replace(result, needs_restart=needs_restart(self._began, fresh))
 
     def health(self) -> dict[str, object]:
         return {
@@ -124,13 +129,14 @@ class Daemon:
     async def run(self, serve_control: Callable[[Daemon, TaskGroup], Awaitable[None]]) -> None:
         """From the submission to the end that :meth:`request_stop` asks for."""
         now_ms = self.clock.wall_ms()
+        await self.ledger.read(refuse_other_engine, self.settings.engine.name, self.engine.url)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
         result = await self._submit(self.settings, "marathond")
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
         fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ)
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
-        self.world = World(fixed, await self._knobs(), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
+        self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         async with anyio.create_task_group() as group:
             await serve_control(self, group)
             group.start_soon(self._begin, group, name="begin")
@@ -151,13 +157,14 @@ class Daemon:
         log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
         group.start_soon(self._watchdog, name="watchdog")
         group.start_soon(self._keep_settings, name="settings")
+        group.start_soon(roots.watch, self.world, name="roots")
         await self._work(group, recovered)
 
     async def _keep_settings(self) -> None:
         assert self.world is not None
         while True:
             await self._settings_changed.wait(3600)
-            self.world.knobs = await self._knobs()
+            self.world.knobs = await self._knobs(self.world.fixed)
             self.world.wake.ring()
 
     async def _work(self, group: TaskGroup, recovered: tuple[list[int], int] | None) -> None:
@@ -169,6 +176,7 @@ class Daemon:
             recovered = await recover(world)
         taken_over, voided = recovered
         group.start_soon(self._listen, name="events")
+        group.start_soon(range_check.watch, world, name="range")
         self.scheduler = Scheduler(world, group)
         if taken_over or voided:
             log.info("recovered", taken_over=len(taken_over), voided=voided)
@@ -292,18 +300,22 @@ class Daemon:
         made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ))
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 
-    async def _knobs(self) -> Knobs:
-        """Effective knobs: the configuration's, overlaid by `marathonctl set`; made known to the ledger and to status."""
+    async def _knobs(self, fixed: Fixed) -> Knobs:
+        """Effective knobs: the configuration's, overlaid by `marathonctl set`; made known to the ledger and to status.
+
+        Only knobs: where subnets come from stays as this life began, whatever the configuration says by now.
+        """
         configured = effective.configured_knobs(self.settings)
         set_by_hand = await self.ledger.read(ledger_settings.overrides)
         values = {**configured, **{key: value for key, value in set_by_hand.items() if key in KNOBS}}
-        pool, now_ms = self.settings.network, self.clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         await self.ledger.write(
             networks.set_pool,
-            self.settings.engine.name,
-            mode=pool.mode,
-            range=pool.range,
-            prefix=pool.prefix,
+            fixed.engine_name,
+            url=self.engine.url,
+            mode=fixed.network_mode,
+            range=fixed.network_range,
+            prefix=fixed.network_prefix,
             cap=int(values["network.cap"]),
             margin=int(values["network.margin"]),
         )

@@ -62,6 +62,18 @@ def change_of(key: str) -> Change:
     return Change.EXTENT if key in EXTENT_KEYS else Change.RESTART
 
 
+def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
+    """Dotted keys that differ and count only from the next start, in the order of the configuration."""
+    found = []
+    for section in ("daemon", "engine", "network", "limits"):
+        for key in type(getattr(began, section)).model_fields:
+            dotted = f"{section}.{key}"
+            # Build arguments that are treatment would have been refused: what differs are proxies, which the next start takes.
+            if change_of(dotted) is Change.RESTART or dotted == "engine.build_args":
+                found += [dotted] if getattr(getattr(began, section), key) != getattr(getattr(now, section), key) else []
+    return tuple(found)
+
+
 def campaign_treatment(settings: Settings) -> dict[str, Any]:
     """What all cells of a campaign share: limits, multipliers, after-agent policy, and build arguments that are no proxy."""
     limits = settings.limits

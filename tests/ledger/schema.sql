@@ -148,6 +148,7 @@ CREATE TABLE network_lease (
 
 CREATE TABLE network_pool (
     engine       TEXT    PRIMARY KEY,
+    url          TEXT    NOT NULL DEFAULT '',    -- where that engine answers; '': never said
     mode         TEXT    NOT NULL CONSTRAINT network_pool_mode_known CHECK (mode IN ('explicit', 'auto')),
     range        TEXT    NOT NULL,
     prefix       INTEGER NOT NULL,

@@ -20,6 +20,7 @@ from marathond.service.treatment import (
     campaign_treatment,
     canonical_json,
     change_of,
+    needs_restart,
     treatment_difference,
     treatment_hash,
 )
@@ -157,3 +158,12 @@ def test_the_canonical_form_never_changes_between_versions(config: Path) -> None
     assert _hash(_with(config)) == "sha256:de4e8b3b11e0cb557cb5396078369581889035d3d0db57c5bfa4796e5ee92043"
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"x": float("nan")})
+
+
+def test_what_only_a_restart_changes_is_named_in_the_order_of_the_configuration(config: Path) -> None:
+    began = _with(config)
+    assert needs_restart(began, began) == ()
+    changed = {"network__range": "198.18.0.0/16", "network__cap": 3, "engine__url": "tcp://h:1", "admission__concurrency": 2}
+    changed |= {"engine__build_args": {"HTTP_PROXY": "http://p:1"}, "daemon__log_level": "debug", "limits__gate_timeout_s": 5.0}
+    keys = ("daemon.log_level", "engine.url", "engine.build_args", "network.range", "limits.gate_timeout_s")
+    assert needs_restart(began, _with(config, **changed)) == keys

@@ -100,6 +100,8 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
+    """``needs_restart``: keys of the configuration that changed and that count only from the daemon's next start."""
+
     campaign_id: int
     created: bool
     added_arms: int
@@ -107,6 +109,7 @@ class SubmitResult:
     added_cells: int
     parked: int
     unparked: int
+    needs_restart: tuple[str, ...] = ()
 
 
 def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> SubmitResult:

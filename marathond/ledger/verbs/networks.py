@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.ledger.verbs.sql import changed, must, one, scalar
+from marathond.ledger.verbs.sql import LIVE, changed, must, one, scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,58 @@ class NetworkSeen:
     created_ms: int
 
 
-def set_pool(c: sqlite3.Connection, engine: str, *, mode: str, range: str, prefix: int, cap: int, margin: int) -> None:
-    """Operational knobs of one engine's pool.  A cap below what is leased ends nothing, it only admits nothing more."""
+def set_pool(c: sqlite3.Connection, engine: str, *, mode: str, range: str, prefix: int, cap: int, margin: int, url: str = "") -> None:
+    """Operational knobs of one engine's pool.  A cap below what is leased ends nothing, it only admits nothing more.
+
+    :param url: where the engine answers; "" is not known.
+    """
     c.execute(
-        """INSERT INTO network_pool (engine, mode, range, prefix, cap, margin) VALUES (?, ?, ?, ?, ?, ?)
-           ON CONFLICT (engine) DO UPDATE SET mode = excluded.mode, range = excluded.range, prefix = excluded.prefix, cap = excluded.cap,
-               margin = excluded.margin""",
-        (engine, mode, range, prefix, cap, margin),
+        """INSERT INTO network_pool (engine, url, mode, range, prefix, cap, margin) VALUES (?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT (engine) DO UPDATE SET url = excluded.url, mode = excluded.mode, range = excluded.range, prefix = excluded.prefix,
+               cap = excluded.cap, margin = excluded.margin""",
+        (engine, url, mode, range, prefix, cap, margin),
     )
+
+
+def engine_url(c: sqlite3.Connection, engine: str) -> str:
+    """Where the engine of that name answered until now; "" when no one ever said."""
+    return str(scalar(c, "SELECT url FROM network_pool WHERE engine = ?", (engine,)) or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What may still be there of ours on an engine."""
+
+    containers: int
+    networks: int
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.containers or self.networks)
+
+
+def held(c: sqlite3.Connection, engine: str) -> Held:
+    """Containers that were not seen gone, and live leases."""
+    containers = scalar(c, "SELECT count(*) FROM container WHERE engine = ? AND gone_at_ms IS NULL", (engine,))
+    return Held(containers, scalar(c, "SELECT count(*) FROM network_lease WHERE engine = ? AND released_at_ms IS NULL", (engine,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    engine: str
+    url: str
+    trials: int
+
+
+def live_elsewhere(c: sqlite3.Connection, engine: str) -> list[Elsewhere]:
+    """Engines of other names on which containers of live trials may be."""
+    rows = c.execute(
+        f"""SELECT container.engine, coalesce(url, '') AS url, count(*) AS trials FROM container JOIN trial USING (trial_id)
+                LEFT JOIN network_pool p ON p.engine = container.engine
+            WHERE container.engine <> ? AND gone_at_ms IS NULL AND state IN {LIVE} GROUP BY container.engine ORDER BY container.engine""",
+        (engine,),
+    )
+    return [Elsewhere(**dict(row)) for row in rows.fetchall()]
 
 
 def observe_pool(
