@@ -176,8 +176,9 @@ def plan(
     from marathond.cli import plan as view
 
     settings = settled(ctx).settings()
-    engine = view.ask_engine(settings)
-    made = view.make_plan(settings, os.environ, engine)
+    tasks = view.read_tasks(settings, os.environ)
+    engine = view.ask_engine(settings, tasks)
+    made = view.make_plan(settings, tasks, engine)
     if as_json:
         print_json(view.as_json(made))
     else:

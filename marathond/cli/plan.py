@@ -7,12 +7,13 @@ an upper bound; a shorter forecast needs finished trials, and those are in ``sta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import anyio
 
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
+from marathond.cli.parks import ArmPark, arm_parks
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
@@ -25,7 +26,14 @@ from marathond.tasks.harbor import read_task
 from marathond.tasks.support import check_host
 
 ENGINE_WAIT_S = 5.0
+"""For one answer."""
+
+IMAGES_WAIT_S = 20.0
+"""For all answers about images; those not reached are not spoken of."""
+
 CELLS_SHOWN = 20
+USERS_SHOWN = 8
+"""Tasks named beside an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,15 @@ class TaskPlan:
     parks: str = ""
     why: str = ""
     warnings: tuple[str, ...] = ()
+    image: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSeen:
+    """The engine's word on its host, and which of the images asked for it does not have."""
+
+    info: EngineInfo
+    absent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +77,32 @@ class CampaignPlan:
     networks_at_once: int
     networks_cap: int
     host: str
+    parked_arms: tuple[ArmPark, ...] = ()
+    absent_images: tuple[str, ...] = ()
 
 
-def make_plan(settings: Settings, environ: Mapping[str, str], engine: EngineInfo | str) -> CampaignPlan:
-    """Reads every task.
+def read_tasks(settings: Settings, environ: Mapping[str, str]) -> list[Task | Unrunnable]:
+    """Every task of the campaign.
 
-    :param engine: what the engine says of its host, or why it could not be asked.
     :raises ConfigError: as a submission would.
     """
-    tasks = tuple(_task_plan(settings, read_task(path, environ), engine) for path in task_folders(settings))
+    return [read_task(path, environ) for path in task_folders(settings)]
+
+
+def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: EngineSeen | str) -> CampaignPlan:
+    """:param engine: what the engine says of its host, or why it could not be asked."""
+    tasks = tuple(_task_plan(settings, task, engine) for task in read)
     arms, replicates = settings.arm_names, settings.campaign.replicates
+    whole = {task.name for task in tasks if task.parks}
+    alone = tuple(park for park in arm_parks(settings, read) if park.task not in whole)
+    unsolved = {(park.task, park.arm) for park in alone}
     keys = [
         CellKey(task.name, arm, replicate, _declared(task))
         for task in tasks
         if not task.parks
         for replicate in range(1, replicates + 1)
         for arm in arms
+        if (task.name, arm) not in unsolved
     ]
     admission = settings.admission
     cells = tuple(order_cells(keys, order=admission.order, seed=admission.seed, arms=arms))
@@ -89,17 +116,19 @@ def make_plan(settings: Settings, environ: Mapping[str, str], engine: EngineInfo
         concurrency=admission.concurrency,
         tasks=tasks,
         cells=cells,
-        parked_cells=sum(bool(task.parks) for task in tasks) * len(arms) * replicates,
+        parked_cells=(len(whole) * len(arms) + len(alone)) * replicates,
         hours_at_most=hours_at_most([_longest_s(by_name[cell.task]) for cell in cells], admission.concurrency),
         networks_at_once=min(admission.concurrency, sum(by_name[cell.task].needs_network for cell in cells)),
         networks_cap=settings.network.cap,
-        host=engine if isinstance(engine, str) else f"{engine.ncpu} processors, {engine.memory_bytes >> 20} MiB",
+        host=engine if isinstance(engine, str) else f"{engine.info.ncpu} processors, {engine.info.memory_bytes >> 20} MiB",
+        parked_arms=alone,
+        absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
     )
 
 
-def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineInfo | str) -> TaskPlan:
+def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str) -> TaskPlan:
     if not isinstance(task, Unrunnable) and not isinstance(engine, str):
-        task = check_host(task, engine.ncpu, engine.memory_bytes) or task
+        task = check_host(task, engine.info.ncpu, engine.info.memory_bytes) or task
     if isinstance(task, Unrunnable):
         return TaskPlan(task.name, None, None, False, None, None, parks=task.code, why=task.detail)
     limits = settings.limits
@@ -111,6 +140,7 @@ def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineInfo |
         task.cpus,
         task.memory_mb,
         warnings=tuple(task.warnings),
+        image=task.image,
     )
 
 
@@ -135,13 +165,19 @@ def hours_at_most(durations_s: Sequence[float | None], slots: int) -> float | No
     return max(free) / 3600
 
 
-def ask_engine(settings: Settings) -> EngineInfo | str:
-    """The engine's word on its host, or one line on why there is none."""
+def ask_engine(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> EngineSeen | str:
+    """The engine's word on its host and the tasks' images, or one line on why there is none.  Nothing is pulled."""
+    wanted = sorted({task.image for task in tasks if isinstance(task, Task) and task.image})
 
-    async def ask() -> EngineInfo:
+    async def ask() -> EngineSeen:
         engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=min(ENGINE_WAIT_S, settings.engine.call_timeout_s))
         try:
-            return await engine.info()
+            info, absent = await engine.info(), set()
+            with anyio.move_on_after(IMAGES_WAIT_S):
+                for image in wanted:
+                    if await engine.inspect_image(image) is None:
+                        absent.add(image)
+            return EngineSeen(info, frozenset(absent))
         finally:
             await engine.aclose()
 
@@ -169,12 +205,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     sizes = (Column("network"), Column("cpus", right=True), Column("MiB", right=True))
     for line in table((*limits, *sizes), [_task_row(task) for task in plan.tasks if not task.parks], where):
         say(line)
-    parked = [task for task in plan.tasks if task.parks]
-    if parked:
-        say()
-        say(f"parked: {plural(plan.parked_cells, 'cell')} of {plural(len(parked), 'task')}")
-        for task in parked:
-            say(where.fit(f"  {clean(task.name)}: {task.parks}: {clean(task.why)}"))
+    for line in _obstacles(plan):
+        say(where.fit(line))
     say()
     say("first cells:" if len(plan.cells) > CELLS_SHOWN and not all_cells else "cells in order:")
     for number, cell in enumerate(plan.cells if all_cells else plan.cells[:CELLS_SHOWN], start=1):
@@ -183,7 +215,24 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
         say(f"  … {len(plan.cells) - CELLS_SHOWN} more (--cells shows all)")
     for task in plan.tasks:
         for warning in task.warnings:
-            note(f"{clean(task.name)}: {clean(warning)}")
+            note(f"note: {clean(task.name)}: {clean(warning)}")
+
+
+def _obstacles(plan: CampaignPlan) -> Iterator[str]:
+    """What parks, and what may."""
+    parked = [(task.name, task.parks, task.why) for task in plan.tasks if task.parks]
+    parked += [(park.task, park.code, park.why) for park in plan.parked_arms]
+    if parked:
+        yield ""
+        yield f"parked: {plural(plan.parked_cells, 'cell')} of {plural(len({name for name, *_ in parked}), 'task')}"
+        yield from (f"  {clean(name)}: {code}: {clean(why)}" for name, code, why in parked)
+    if plan.absent_images:
+        yield ""
+        yield "images that are not on the engine; the campaign pulls them, and parks the task (image_missing) when no registry has one:"
+        for image in plan.absent_images:
+            users = [clean(task.name) for task in plan.tasks if task.image == image]
+            more = f" and {len(users) - USERS_SHOWN} more" if len(users) > USERS_SHOWN else ""
+            yield f"  {clean(image)}: {', '.join(users[:USERS_SHOWN])}{more}"
 
 
 def _task_row(task: TaskPlan) -> tuple[str, ...]:
@@ -200,4 +249,4 @@ def _task_row(task: TaskPlan) -> tuple[str, ...]:
 def _limit(limit: Limit | None) -> str:
     if limit is None or limit.limit_s is None:
         return "no limit"
-    return f"{span(limit.limit_s * 1000)} ({limit.origin}{f'; not {limit.loser}' if limit.loser else ''})"
+    return f"{span(limit.limit_s * 1000)} ({limit.origin}{f'; {limit.loser} does not apply' if limit.loser else ''})"

@@ -200,3 +200,21 @@ async def test_the_ledger_in_use_is_never_cleaned(trial: Trial) -> None:
     assert answer.returncode == 2 and "that is the ledger configured here" in answer.stderr
     with pytest.raises(CallFailed, match="12 hexadecimal digits"):
         check_id("*", own)
+
+
+async def test_plan_names_images_that_are_not_there_and_pulls_none(folder: Path, engine: DockerEngine) -> None:
+    absent = f"marathond-test.invalid/none:{secrets.token_hex(4)}"
+    make_task(folder / "tasks", "here")
+    for name in ("gone", "lost"):
+        path = make_task(folder / "tasks", name) / "task.toml"
+        path.write_text(path.read_text().replace(BASE_IMAGE, absent))
+    (folder / "marathond.toml").write_text(
+        f'[engine]\nurl = "{engine.url}"\n[campaign]\nname = "x"\ntasks = ["tasks/*"]\n[arms.plain]\nkind = "nop"\n'
+    )
+    answer = await run("plan")
+    lines = answer.stdout.splitlines()
+    assert answer.returncode == 0, answer
+    assert lines[lines.index(f"  {absent}: gone, lost") - 1].startswith("images that are not on the engine; ")
+    assert f"  {BASE_IMAGE}: " not in answer.stdout
+    assert json.loads((await run("plan", "--json")).stdout)["absent_images"] == [absent]
+    assert await engine.inspect_image(absent) is None

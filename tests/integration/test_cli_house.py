@@ -152,6 +152,32 @@ def test_plan_says_what_would_run_and_what_parks(rig: Rig) -> None:
     assert rig.run("plan").code == 4  # nothing parks as far as can be seen, and the host cannot be asked
 
 
+def test_plan_knows_what_config_check_knows(rig: Rig) -> None:
+    tasks = rig.state_dir.parent / "tasks"
+    make_task(tasks, "solved", toml="[nonsense]\n")
+    make_task(tasks, "unsolved", solve=None)
+    answer = rig.run("plan")
+    assert answer.code == 1 and "parked: 2 cells of 1 task" in answer.out
+    assert "  unsolved: no_solution: arm oracle needs solution/solve.sh, and there is none" in answer.out.splitlines()
+    assert answer.err == "note: solved: task.toml: nonsense: unknown key, ignored\n"
+    made = json.loads(rig.run("plan", "--json").out)
+    assert sorted((cell["task"], cell["arm"]) for cell in made["cells"] if cell["replicate"] == 1) == [
+        ("solved", "nop"),
+        ("solved", "oracle"),
+        ("unsolved", "nop"),
+    ]
+    checked = rig.run("config", "check")
+    assert checked.code == 1 and ": 8 cells, of which 2 park\n" in checked.out and checked.err == answer.err
+    assert "parks: unsolved: no_solution: arm oracle needs solution/solve.sh, and there is none" in checked.out.splitlines()
+
+
+def test_plan_says_which_deadline_does_not_apply(rig: Rig) -> None:
+    make_task(rig.state_dir.parent / "tasks", "short", agent_s=1800)
+    with Path("marathond.toml").open("a") as file:
+        file.write("[limits]\nagent_timeout_s = 60\n")
+    assert "1m00s (own; task 1800 x 1.0 does not apply)" in rig.run("plan").out
+
+
 @pytest.mark.parametrize(
     ("durations", "slots", "hours"),
     [([], 4, 0.0), ([3600.0] * 4, 2, 2.0), ([7200.0, 3600.0, 3600.0], 2, 2.0), ([3600.0, None], 2, None), ([3600.0], 64, 1.0)],
