@@ -202,6 +202,8 @@ def submit(socket: Path, args: Mapping[str, Any]) -> int:
         if answer[key]
     ]
     say(("campaign created: " if answer["created"] else "submitted: ") + (", ".join(parts) or "nothing new"))
+    if answer["needs_restart"]:
+        note(f"counts from marathond's next start: {clean(', '.join(answer['needs_restart']))}")
     if answer["parked"]:
         note("why cells are parked: marathonctl sql \"select task, arm, park_code, park_detail from v_cell where state = 'parked'\"")
     return Exit.OK

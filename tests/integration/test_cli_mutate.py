@@ -205,6 +205,10 @@ def test_stop_and_submit_reach_the_daemon(rig: Rig) -> None:
     assert rig.control.said("submit") == [(ME,)]
     rig.control.result = SubmitResult(1, False, 0, 0, 0, 0, 2)
     assert rig.ask("submit") == "submitted: 2 parked cells open again, to be tried\n"
+    rig.control.result = SubmitResult(1, False, 0, 0, 0, 0, 0, ("daemon.out_dir", "network.range"))
+    later = rig.run("submit")
+    assert (later.code, later.out) == (0, "submitted: nothing new\n")
+    assert later.err == "counts from marathond's next start: daemon.out_dir, network.range\n"
 
 
 def test_knobs_are_set_once_with_author(rig: Rig) -> None:

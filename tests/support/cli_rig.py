@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from marathond.cli import ctl
 from marathond.cli.reader import start_ticks
 from marathond.ledger.connect import connect
 from marathond.ledger.open import create
-from marathond.ledger.verbs import settings
+from marathond.ledger.verbs import networks, settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.verbs.runs import begin_run, mark_ready
 from marathond.ledger.writer import SqliteLedger
@@ -31,6 +33,7 @@ from marathond.ports.clock import SystemClock
 from marathond.service.commands import Commands
 from marathond.service.control import ControlServer
 from marathond.service.knobs import KNOBS, KnobValue
+from tests.support import ledgers as have
 
 
 def now_ms() -> int:
@@ -178,3 +181,35 @@ def subprocess_run(argv: list[str], environ: dict[str, str], **options: Any) -> 
     return subprocess.run(
         command, env=environ, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **options
     )
+
+
+NASTY = "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J\u202eevil\r\nsecond"
+"""What an agent or another program may have written."""
+
+
+@contextmanager
+def living_rig(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Rig]:
+    """A ledger with a campaign of four cells and a living, talkative daemon (this process)."""
+    folder = Path(tempfile.mkdtemp(prefix="mc"))
+    for name in [name for name in os.environ if name.startswith("MARATHOND_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
+    monkeypatch.chdir(folder)
+    rig = Rig(folder, capsys, RecordingControl())
+    make_ledger(rig.ledger)
+    with rig.sql() as c:
+        have.fill(c)
+        networks.observe_pool(c, have.ENGINE, total=4096, foreign_used=15, host_used=0, now_ms=now_ms())
+        rig.begin_life(c)
+        rig.observe_all(c)
+    yield rig
+    shutil.rmtree(folder)
+
+
+def mixed(rig: Rig) -> None:
+    """One cell done, one in review, one running, one open."""
+    with rig.sql() as c:
+        have.let_go(c, have.bring_to(c, have.cell(c, "zstd", "plain"), "scored"))
+        have.bring_to(c, have.cell(c, "zstd", "goal"), "review")
+        have.bring_to(c, have.cell(c, "rust", "plain"), "running", now_ms=now_ms() - 125_000)
