@@ -78,7 +78,12 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from, and how it may change.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object: key, then value, origin and change.")] = False,
 ) -> None:
-    """Every setting in effect.  Values that look like secrets are hidden.  Exit status: 0, or 2 when the configuration is wrong."""
+    """Every setting as the configuration has it: file, environment, defaults.  Values that look like secrets are hidden.
+
+    Knobs that were turned with marathonctl set stand in the ledger and are not shown here.
+
+    Exit status: 0, or 2 when the configuration is wrong.
+    """
     from marathond.service.settings import origins
     from marathond.service.treatment import change_of
 
