@@ -88,9 +88,10 @@ def _agent(trial: TrialShown) -> Iterator[str]:
         overrun = f", overran by {span(agent.overrun_ms)}" if agent.overrun_ms else ""
         yield f"  ended by {clean(agent.ended_by)} after {took}, exit code {code}{oom}{overrun}"
         if agent.processes:
-            yield f"  {plural(len(agent.processes), 'process')} left running:".replace("processs", "processes")
+            yield "  processes alive at its end:"
             for process in agent.processes:
-                yield f"    {clean(process.get('pid', ''))} {clean(process.get('argv', ''), 200)}"
+                fate, pid, argv = (process.get(key, "") for key in ("fate", "pid", "argv"))
+                yield f"    {clean(fate or 'unknown'):<7} {clean(pid)} {clean(argv, 200)}"
     for run in trial.context.verifications:
         outcome = "running" if run.ended_at_ms is None else f"{clean(run.outcome)}, exit code {text_of(run.exit_code)}"
         took = f" after {span(run.ended_at_ms - run.started_at_ms)}" if run.ended_at_ms is not None else ""

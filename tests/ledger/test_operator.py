@@ -62,8 +62,10 @@ def test_voiding_again_says_who_did_it(c: sqlite3.Connection) -> None:
 
 
 def test_unknown_code_is_refused(c: sqlite3.Connection) -> None:
-    with pytest.raises(Refused, match="--code bad_luck: unknown; known are agent_not_started, "):
+    with pytest.raises(Refused, match="--code bad_luck: unknown; known are operator, provider, stop_now"):
         operator.void_trials(c, [], code="bad_luck", reason="r", author="ana", now_ms=T0)
+    with pytest.raises(Refused, match="--code container_lost: only the daemon says that"):
+        operator.void_trials(c, [], code="container_lost", reason="r", author="ana", now_ms=T0)
 
 
 def test_selection_by_filters(c: sqlite3.Connection) -> None:

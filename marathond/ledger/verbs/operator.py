@@ -85,8 +85,11 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
     :raises Refused: the code is unknown, or not one that a person may use.
     """
     sides = {row["code"]: row["side"] for row in c.execute("SELECT code, side FROM void_code").fetchall()}
+    people = sorted(name for name, side in sides.items() if side == "operator")
     if code not in sides:
-        raise Refused(f"--code {code}: unknown; known are {', '.join(sorted(sides))}")
+        raise Refused(f"--code {code}: unknown; known are {', '.join(people)}")
+    if code not in people:
+        raise Refused(f"--code {code}: only the daemon says that, from what it saw; a person's are {', '.join(people)}")
     batch = ""
     voided, already = [], []
     for trial_id in trial_ids:
