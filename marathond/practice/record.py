@@ -65,17 +65,18 @@ class Recorder:
     def request(self, trial: str, number: int, at_s: float, path: str, headers: Mapping[str, str], raw: bytes, key: str) -> None:
         if self.folder is None:
             return
-        if len(key) >= 8:
-            raw = raw.replace(key.encode("utf-8", "replace"), b"*" * 8)
+        text = _blotted(raw.decode("utf-8", "replace"), key)
         try:
-            body: Any = json.loads(raw)
+            body: Any = json.loads(text)
         except (ValueError, RecursionError):
-            body = {"not_json": raw.decode("utf-8", "replace")}
-        line = {"kind": "request", "n": number, "at_s": at_s, "path": path, "headers": shown_headers(headers), "bytes": len(raw)}
+            body = {"not_json": text}
+        shown = {name: _blotted(value, key) for name, value in shown_headers(headers).items()}
+        line = {"kind": "request", "n": number, "at_s": at_s, "path": _blotted(path, key), "headers": shown, "bytes": len(raw)}
         self._write(trial, {**line, "body": body}, {**line, "left_out": "body"})
 
-    def answer(self, trial: str, number: int, at_s: float, outcome: Outcome, **fields: Any) -> None:
-        line = {"kind": "answer", "n": number, "at_s": at_s, "outcome": outcome, **fields}
+    def answer(self, trial: str, number: int, at_s: float, outcome: Outcome, key: str, fields: Mapping[str, Any]) -> None:
+        shown = {name: _blotted(value, key) if isinstance(value, str) else value for name, value in fields.items()}
+        line = {"kind": "answer", "n": number, "at_s": at_s, "outcome": outcome, **shown}
         self._write(trial, line, line)
 
     def _write(self, trial: str, line: dict[str, Any], short: dict[str, Any]) -> None:
@@ -96,6 +97,11 @@ class Recorder:
             self._sizes[trial] = size + len(data)
         finally:
             os.close(descriptor)
+
+
+def _blotted(text: str, key: str) -> str:
+    """Without the key; one shorter than eight characters is no secret and would blot out half of the text."""
+    return text.replace(key, "*" * 8) if len(key) >= 8 else text
 
 
 def _line(line: dict[str, Any]) -> bytes:

@@ -270,11 +270,11 @@ def parse(text: str, name: str = "script") -> Practice:
 def _written(location: Sequence[str | int], data: Any) -> tuple[str | int, ...]:
     """pydantic's place without what it adds (the tag of a union), so that it can be found in the file."""
     path: list[str | int] = []
-    for index, part in enumerate(location):
-        known = (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int) and part < len(data))
-        if known:
-            data = data[part]
-        elif isinstance(data, dict) and data.get("kind") == part and index + 1 < len(location):
+    for part in location:
+        if path[-2:-1] == ["fault"] and isinstance(data, dict) and data.get("kind") == part:
+            data = {key: value for key, value in data.items() if key != "kind"}  # the tag stands between the index and the key, once
             continue
+        if (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+            data = data[part]
         path.append(part)
     return tuple(path)

@@ -117,7 +117,7 @@ class PracticeServer:
         tally = self.tallies.setdefault(identity.trial, Tally())
         tally.requests += 1
         number = tally.requests
-        done = _Booked(self, identity.trial, tally, number)
+        done = _Booked(self, identity.trial, key, tally, number)
         try:
             return await self._serve(request, trial, key, number, done)
         finally:
@@ -190,8 +190,8 @@ class PracticeServer:
 class _Booked:
     """Books the outcome of one request, once: in the accounts and in the record."""
 
-    def __init__(self, server: PracticeServer, trial: str, tally: Tally, number: int) -> None:
-        self.server, self.trial, self.tally, self.number = server, trial, tally, number
+    def __init__(self, server: PracticeServer, trial: str, key: str, tally: Tally, number: int) -> None:
+        self.server, self.trial, self.key, self.tally, self.number = server, trial, key, tally, number
         self.answer: Answer | None = None
         self.ask: Ask | None = None
         self._over = False
@@ -207,7 +207,7 @@ class _Booked:
             fields |= {"conversation": ask.conversation, "turn": ask.turn, "model": ask.model}
         if answer is not None and answer.usage is not None:
             fields["usage"] = answer.usage.model_dump()
-        self.server.recorder.answer(self.trial, self.number, self.server.clock.now_s(), outcome, **fields)
+        self.server.recorder.answer(self.trial, self.number, self.server.clock.now_s(), outcome, self.key, fields)
 
 
 @asynccontextmanager
