@@ -126,7 +126,7 @@ class Player:
                 items = [surface.compaction(position)] if ask.wants_compaction_item else [surface.message("So far: the script.", position)]
                 step, note["compaction"] = Step(say="compacted", usage=step.usage), True
             elif polled is not None:
-                items = [surface.poll(position, polled[0], polled[1])]
+                items = [surface.poll(position, polled[0], polled[1], step.yield_ms)]
                 step, note["poll"] = Step(say="polled", model=step.model, usage=step.usage), polled[0]
             else:
                 items = surface.items_of(step, position, surface.surface_of(self.practice, ask), ask)

@@ -149,6 +149,8 @@ class Step(_Data):
     goal: Literal["complete", "blocked", "paused"] | None = None
     create_goal: NewGoal | None = None
     wait: bool = True
+    yield_ms: Annotated[int, Field(ge=250, le=30_000)] = 25_000
+    """How long one call waits for the command of ``run`` before it is polled; codex takes 250 ms to 30 s."""
     shape: Shape = "whole"
     model: Name | None = None
     usage: Usage | None = None

@@ -14,10 +14,8 @@ from marathond.practice.request import MARK, Ask, Running, Surface
 from marathond.practice.script import Practice, Step
 
 Item = dict[str, Any]
-YIELD_MS = 25_000
-"""How long one command call waits for its command; under codex's cap of 30 s."""
 LOOK_MS = 250
-"""The same for a command that the script does not wait for."""
+"""How long the call of a command waits that the script does not wait for."""
 
 
 class CannotPlay(Exception):
@@ -60,22 +58,22 @@ def compaction(position: int) -> Item:
     return {"id": f"cmp_{MARK}_{position}", "type": "compaction", "encrypted_content": f"{MARK}-{position}"}
 
 
-def poll(position: int, number: int, on: Running) -> Item:
+def poll(position: int, number: int, on: Running, yield_ms: int) -> Item:
     """Ask once more for what a running command says."""
     if on.cell is not None:
-        return _function("wait", {"cell_id": on.cell, "yield_time_ms": YIELD_MS}, position, f"_w{number}")
+        return _function("wait", {"cell_id": on.cell, "yield_time_ms": yield_ms}, position, f"_w{number}")
     assert on.session is not None
-    return _function("write_stdin", {"session_id": int(on.session), "chars": "", "yield_time_ms": YIELD_MS}, position, f"_w{number}")
+    return _function("write_stdin", {"session_id": int(on.session), "chars": "", "yield_time_ms": yield_ms}, position, f"_w{number}")
 
 
 def _direct(step: Step, position: int, ask: Ask) -> Item:
     if step.javascript is not None:
         raise CannotPlay("javascript needs code mode, and this request does not offer it")
     if step.run is not None:
-        return _command(step.run, position, ask, YIELD_MS if step.wait else LOOK_MS)
+        return _command(step.run, position, ask, step.yield_ms if step.wait else LOOK_MS)
     if step.patch is not None:
         if ask.tools and ask.tools.get("apply_patch") != "custom":  # codex takes the command of this name for the tool
-            return _command(f"apply_patch <<'PRACTICE_PATCH'\n{step.patch.rstrip()}\nPRACTICE_PATCH\n", position, ask, YIELD_MS)
+            return _command(f"apply_patch <<'PRACTICE_PATCH'\n{step.patch.rstrip()}\nPRACTICE_PATCH\n", position, ask, step.yield_ms)
         return _custom("apply_patch", step.patch, position)
     return _function(*_named(step), position)
 
@@ -105,10 +103,11 @@ def _in_code(step: Step, position: int) -> Item:
         return _custom("exec", step.javascript, position)
     if step.run is not None:
         poll_on = "while (r.session_id !== undefined) { text(r.output); r = await tools.write_stdin(" + (
-            f'{{session_id: r.session_id, chars: "", yield_time_ms: {YIELD_MS}}}); }}\n'
+            f'{{session_id: r.session_id, chars: "", yield_time_ms: {step.yield_ms}}}); }}\n'
         )
         source = (
-            f"let r = await tools.exec_command({_js({'cmd': step.run, 'yield_time_ms': YIELD_MS if step.wait else LOOK_MS})});\n"
+            f"// @exec: {_js({'yield_time_ms': step.yield_ms + LOOK_MS})}\n"
+            f"let r = await tools.exec_command({_js({'cmd': step.run, 'yield_time_ms': step.yield_ms if step.wait else LOOK_MS})});\n"
             + (poll_on if step.wait else "")
             + "text(r.output);\ntext(`exit code ${r.exit_code}`);\n"
         )
