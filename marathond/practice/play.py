@@ -12,6 +12,7 @@ import fnmatch
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from marathond.practice import surface
 from marathond.practice.record import Outcome
@@ -184,7 +185,9 @@ class Player:
         while position in conversation.served and conversation.served[position] != (ask.turn or None) and not _silent(script, position):
             del conversation.served[position]
             position += 1
-        conversation.floor = position
+        if position > conversation.floor:
+            conversation.floor = position
+            conversation.spent = {at: value for at, value in conversation.spent.items() if at[0] >= position}
         if last is not None and last.position is not None and last.position + 1 == position and last.poll < script.polls:
             step = _step(script, last.position, conversation.goal)
             if step.run is not None and step.wait and (still := running(last.output)) is not None:
@@ -259,9 +262,10 @@ def _step(script: Script, position: int, goal: bool) -> Step:
         return script.step[position % len(script.step)]
     if script.then == "silent":
         return Step(shape="empty")
-    if script.then == "blocked":
-        return Step(goal="blocked") if goal and after % 2 == 0 else Step(say=BLOCKED)
-    return Step(goal="complete") if goal and after == 0 else Step(say=DONE)
+    status: Literal["blocked", "complete"] = "blocked" if script.then == "blocked" else "complete"
+    if goal and after % 2 == 0:  # every turn, not once: a goal may be resumed, or set after the end
+        return Step(goal=status)
+    return Step(say=BLOCKED if status == "blocked" else DONE)
 
 
 def _silent(script: Script, position: int) -> bool:

@@ -184,8 +184,8 @@ class Script(_Data):
 
     ``task`` and ``arm`` are compared with what the key or path says.  Where these say no task, it is looked for in the user's messages
     (``text``, or else the task's name as a word of its own); where they say no arm, a conversation with a goal is ``goal``, any other
-    ``plain``.  ``then``: ``done`` (completes the goal if there is one, then says so), ``blocked`` (blocks the goal, then says so, turn
-    after turn), ``repeat`` (from the first step again), ``silent`` (empty answers for ever).  ``polls``: how often a running command is
+    ``plain``.  ``then``: ``done`` (completes the goal if there is one and says so, turn after turn), ``blocked`` (blocks it and says so),
+    ``repeat`` (from the first step again), ``silent`` (empty answers for ever).  ``polls``: how often a running command is
     polled before the script goes on without it.
     """
 
@@ -276,7 +276,9 @@ def _written(location: Sequence[str | int], data: Any) -> tuple[str | int, ...]:
         if path[-2:-1] == ["fault"] and isinstance(data, dict) and data.get("kind") == part:
             data = {key: value for key, value in data.items() if key != "kind"}  # the tag stands between the index and the key, once
             continue
-        if (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+        if isinstance(data, dict):
+            data = data.get(str(part))
+        elif isinstance(data, list) and isinstance(part, int):
             data = data[part]
         path.append(part)
     return tuple(path)

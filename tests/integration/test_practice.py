@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+import marathond.practice as practice_room
 from marathond.core.errors import ConfigError
 from marathond.practice.__main__ import main
 from marathond.practice.play import Identity
@@ -23,6 +25,7 @@ from tests.support.practice import CODE, DIRECT, GOAL, Client, HandClock
 
 pytestmark = pytest.mark.anyio
 KEY = "key-of-a-test"
+EXAMPLE = Path(practice_room.__file__).with_name("example.toml")
 
 
 def practice(*steps: dict[str, Any], **script: Any) -> Practice:
@@ -166,7 +169,7 @@ async def test_what_comes_after_the_script(goal: bool) -> None:
                     client.say("go on")
             return heard
 
-    assert await after("done") == (["one", "complete", "Done.", "Done."] if goal else ["one", "Done.", "Done.", "Done."])
+    assert await after("done") == (["one", "complete", "Done.", "complete"] if goal else ["one", "Done.", "Done.", "Done."])
     blocked = "I am blocked."
     assert await after("blocked") == (["one", "blocked", blocked, "blocked"] if goal else ["one", blocked, blocked, blocked])
     assert await after("repeat") == ["one", "one", "one", "one"]
@@ -400,6 +403,21 @@ async def test_it_serves_a_given_socket_and_no_address_but_loopback(tmp_path: Pa
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="cannot listen"):
         async with practising(practice({"say": "one"}), port=taken.getsockname()[1]):
             pass
+
+
+async def test_as_a_process_it_says_where_it_listens_and_ends_at_sigterm(tmp_path: Path) -> None:
+    argv = ["-m", "marathond.practice", "--script", str(EXAMPLE), "--record", str(tmp_path / "record")]
+    process = await asyncio.create_subprocess_exec(sys.executable, *argv, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    words, _, url = (await process.stdout.readline()).decode().strip().rpartition(" ")
+    assert words == "practice provider listens on"
+    async with aiohttp.ClientSession() as session:
+        client = Client(session, url, "no-trial-of-its-own")
+        client.say("# greet")
+        assert (await client.ask()).said
+    process.terminate()
+    assert await process.wait() == 0
+    assert [path.name[:4] for path in (tmp_path / "record").iterdir()] == ["key-"]
 
 
 def test_the_command_tells_what_is_wrong_with_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

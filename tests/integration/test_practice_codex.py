@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import marathond.practice as practice_room
 from marathond.practice.play import Identity
-from marathond.practice.script import Practice
+from marathond.practice.script import Practice, load
 from marathond.practice.server import PracticeServer, practising
 from tests.conftest import IN_CI
 from tests.support.codex_turns import KEY, Codex
@@ -81,6 +82,15 @@ async def test_a_turn_runs_its_commands_and_the_tokens_agree(codex: Path, tmp_pa
         told = driven.tokens()
         assert (told["inputTokens"], told["cachedInputTokens"]) == (tally.usage.input, tally.usage.cached)
         assert (told["outputTokens"], told["reasoningOutputTokens"]) == (tally.usage.output, tally.usage.reasoning)
+
+
+@both_surfaces
+async def test_the_example_that_ships_solves_its_task(codex: Path, tmp_path: Path, model: str) -> None:
+    example = Path(practice_room.__file__).with_name("example.toml")
+    async with provider(load(example), tmp_path) as server, Codex(codex, tmp_path, url(server), model) as driven:
+        assert (await driven.turn("# greet\n\nWrite a program that greets."))["status"] == "completed"
+        assert driven.items("commandExecution")[-1]["aggregatedOutput"].strip() == "Hello, Ada!"
+        assert [item["text"] for item in driven.items("agentMessage")] == ["I look around first.", "Done."]
 
 
 @both_surfaces

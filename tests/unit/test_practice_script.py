@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marathond.core.errors import ConfigError
+from marathond.practice import script as script_module
 from marathond.practice import surface
 from marathond.practice.play import Identity, choose
 from marathond.practice.request import Ask, BadRequest, read, running
-from marathond.practice.script import Call, NewGoal, Practice, Step, Usage, load, parse
+from marathond.practice.script import (
+    Call,
+    CutFault,
+    FailedFault,
+    Key,
+    NewGoal,
+    OutageFault,
+    Practice,
+    Script,
+    StallFault,
+    StatusFault,
+    Step,
+    Usage,
+    load,
+    parse,
+)
 from marathond.practice.surface import CannotPlay
 from tests.support.practice import CODE, DIRECT, GOAL, user
 
@@ -156,3 +173,12 @@ def test_fields_are_found_by_path() -> None:
 def test_usage_adds_up_by_kind() -> None:
     total = Usage(input=5, cached=2, output=3, reasoning=1) + Usage(input=1, output=1)
     assert total == Usage(input=6, cached=2, output=4, reasoning=1)
+
+
+def test_the_example_that_ships_is_right_and_names_every_key() -> None:
+    path = Path(script_module.__file__).with_name("example.toml")
+    assert len(load(path).script) > 3
+    text = path.read_text()
+    models = (Practice, Script, Step, StatusFault, FailedFault, CutFault, StallFault, OutageFault, Key, Call, NewGoal, Usage)
+    missing = [f"{model.__name__}.{key}" for model in models for key in model.model_fields if not re.search(rf"\b{key}\b", text)]
+    assert missing == []
