@@ -120,8 +120,12 @@ class PracticeServer:
         done = _Booked(self, identity.trial, key, tally, number)
         try:
             return await self._serve(request, trial, key, number, done)
-        finally:
+        except (asyncio.CancelledError, ConnectionError):
             done("abandoned")  # no-op where the answer has been booked
+            raise
+        except Exception:
+            done("broken")
+            raise
 
     async def _serve(self, request: web.Request, trial: Trial, key: str, number: int, done: _Booked) -> web.StreamResponse:
         name = trial.identity.trial
@@ -131,14 +135,14 @@ class PracticeServer:
             raw = await request.read()
         except web.HTTPRequestEntityTooLarge:
             raw, answer = b"", refusal(413, f"practice: a request holds at most {self.bounds.request_bytes} bytes", "practice_limit")
-        self.recorder.request(name, number, self.clock.now_s(), request.path_qs, request.headers, raw, key)
-        if answer is None and (request.method != "POST" or not request.path.endswith("/responses")):
-            answer = refusal(404, f"practice: only POST …/responses is served, not {request.method} {request.path[:200]}", "not_found")
         if answer is None:
             try:
                 ask = read(raw, request.headers)
             except BadRequest as err:
                 answer = refusal(400, f"practice: {err}", "practice_request")
+        self.recorder.request(name, number, self.clock.now_s(), request.path_qs, request.headers, raw, key, ask is not None)
+        if request.method != "POST" or not request.path.endswith("/responses"):
+            answer = refusal(404, f"practice: only POST …/responses is served, not {request.method} {request.path[:200]}", "not_found")
         if answer is None:
             assert ask is not None
             answer = self.player.answer(trial, ask, self.clock.now_s(), f"resp_{name}_{number}", int(time.time()))

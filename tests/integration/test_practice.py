@@ -376,6 +376,27 @@ async def test_requests_are_recorded_whole_and_no_key_with_them(tmp_path: Path) 
     assert usages[0] + usages[1] == expected and expected.input > 0
 
 
+async def test_a_record_that_cannot_be_written_is_no_answer_and_no_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with playing(practice({"say": "one"}), record=tmp_path / "record") as (server, client):
+        (tmp_path / "record" / "t1.jsonl").mkdir()
+        async with client.session.post(**client.request()) as response:
+            assert response.status == 500
+        (tmp_path / "record" / "t1.jsonl").rmdir()
+        assert (await client.ask()).said == "one"
+        assert server.tally("t1").outcomes == {"broken": 1, "completed": 1}
+    assert "Is a directory" in caplog.text
+
+
+async def test_a_body_over_several_lines_and_one_that_is_no_json_are_lines_of_the_record(tmp_path: Path) -> None:
+    async with playing(practice({"say": "one"}), record=tmp_path) as (server, client):
+        for body in (b'{\r\n "input":\n "do\\nit"}', b"no\njson"):
+            headers = {"Authorization": f"Bearer {KEY}"}
+            async with client.session.post(server.url + "/v1/responses", data=body, headers=headers) as response:
+                await response.read()
+    bodies = [line["body"] for line in lines(tmp_path) if line["kind"] == "request"]
+    assert bodies == [{"input": "do\nit"}, {"not_json": "no\njson"}]
+
+
 async def test_the_record_is_bounded_and_the_accounts_go_on(tmp_path: Path) -> None:
     async with playing(practice({"say": "one"}), record=tmp_path, bounds=Bounds(record_bytes=3000)) as (server, client):
         for _ in range(20):
