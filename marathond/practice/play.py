@@ -145,7 +145,7 @@ class Player:
             return _failing(fault, stream, items, step, usage, pauses, note)
         parts = [*stream.opening(), *stream.body(items, step.shape)]
         held = [] if step.shape in ("empty", "deltas") else items
-        headers = {"openai-model": step.model} if step.model else {}
+        headers = {"openai-model": step.model} if step.model and step.model_header else {}
         parts.append(stream.completed(held, usage))
         return Answer("completed", 200, headers, _paused(parts, pauses), note=note, usage=usage, position=position)
 

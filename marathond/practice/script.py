@@ -138,7 +138,8 @@ class Step(_Data):
     """One answer.  ``run``: a shell command, waited for by polling unless ``wait`` is false.  ``patch``: the text of an apply_patch.
     ``javascript``: verbatim, in code mode only.  ``goal``: the status for update_goal.  ``shape`` other than ``whole``: the silent
     zeros (facts of codex 0.171): ``empty``, no item at all; ``deltas``, text that no item completes; ``completed_only``, a message that
-    only ``response.completed`` holds.  ``model``: answered as another model's id.
+    only ``response.completed`` holds.  ``model``: answered as another model's id, and told in the
+    header ``openai-model`` as well unless ``model_header`` is false: codex 0.171 notices a swap by that header alone.
     """
 
     say: str | None = None
@@ -153,6 +154,7 @@ class Step(_Data):
     """How long one call waits for the command of ``run`` before it is polled; codex takes 250 ms to 30 s."""
     shape: Shape = "whole"
     model: Name | None = None
+    model_header: bool = True
     usage: Usage | None = None
     fault: tuple[Fault, ...] = Field(default=(), max_length=100)
 

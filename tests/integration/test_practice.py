@@ -282,12 +282,16 @@ async def test_a_client_that_leaves_in_a_stall_is_booked_as_abandoned_and_gets_t
 
 async def test_a_failed_response_and_another_model() -> None:
     failed = {"kind": "failed", "code": "rate_limit_exceeded", "message": "slow down"}
-    async with playing(practice({"say": "one", "model": "gpt-other", "fault": [failed]})) as (_, client):
+    steps = ({"say": "one", "model": "gpt-other", "fault": [failed]}, {"say": "two", "model": "gpt-other", "model_header": False})
+    async with playing(practice(*steps)) as (_, client):
         got = await client.ask()
         assert got.kinds[-1] == "response.failed"
         assert got.events[-1]["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
         got = await client.ask()
         assert got.completed is not None and got.completed["model"] == "gpt-other" and got.headers["openai-model"] == "gpt-other"
+        client.say("next")
+        got = await client.ask()
+        assert got.completed is not None and got.completed["model"] == "gpt-other" and "openai-model" not in got.headers
 
 
 @pytest.mark.parametrize("how", ["status", "close"])

@@ -201,9 +201,10 @@ async def test_a_compacted_history_brings_no_step_back(codex: Path, tmp_path: Pa
     assert any(line.get("compaction") for line in answers(tmp_path))
 
 
-async def test_another_model_than_asked_for_is_answered(codex: Path, tmp_path: Path) -> None:
-    steps = [{"say": "I am another.", "model": "gpt-other"}]
+async def test_another_model_than_asked_for_is_noticed_by_the_header_alone(codex: Path, tmp_path: Path) -> None:
+    steps = [{"say": "I am another.", "model": "gpt-other", "model_header": False}, {"say": "So am I.", "model": "gpt-other"}]
     async with provider(practice(*steps), tmp_path) as server, Codex(codex, tmp_path, url(server), DIRECT) as driven:
-        assert (await driven.turn("do it"))["status"] == "completed"
-        rerouted = [note["params"] for note in driven.heard if note["method"] == "model/rerouted"]
-        assert [note["toModel"] for note in rerouted] == ["gpt-other"]
+        for expected in ([], ["gpt-other"]):
+            assert (await driven.turn("do it"))["status"] == "completed"
+            rerouted = [note["params"] for note in driven.heard if note["method"] == "model/rerouted"]
+            assert [note["toModel"] for note in rerouted] == expected
