@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from marathond.practice.play import Identity
+from marathond.practice.script import Practice
+from marathond.practice.server import Bounds, PracticeServer, practising
+
+KEY = "key-of-a-test"
+"""The key that :func:`playing` enrolls for trial ``t1``."""
 
 DIRECT: list[dict[str, Any]] = [
     {"type": "function", "name": "exec_command"},
@@ -144,3 +154,25 @@ class Client:
             else:
                 self.input.append({key: value for key, value in item.items() if key not in ("id", "status")})
                 self.input.append({"type": item["type"] + "_output", "call_id": item["call_id"], "output": output})
+
+
+def practice(*steps: dict[str, Any], **script: Any) -> Practice:
+    return Practice.model_validate({"script": [{"step": list(steps), **script}]})
+
+
+@asynccontextmanager
+async def playing(
+    script: Practice, clock: HandClock | None = None, record: Path | None = None, bounds: Bounds | None = None
+) -> AsyncIterator[tuple[PracticeServer, Client]]:
+    async with (
+        practising(script, clock=clock or HandClock(), record_dir=record, bounds=bounds) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        server.enroll(KEY, Identity("t1"))
+        client = Client(session, server.url + "/v1", KEY)
+        client.say("do it")
+        yield server, client
+
+
+def lines(folder: Path, trial: str = "t1") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"{trial}.jsonl").read_text().splitlines()]
