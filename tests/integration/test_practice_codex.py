@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import marathond.practice as practice_room
+from marathond.demo.host import SetupError
 from marathond.practice.play import Identity
 from marathond.practice.script import Practice, load
 from marathond.practice.server import PracticeServer, practising
 from tests.conftest import IN_CI
+from tests.support.codex_env import codex_binary
 from tests.support.codex_turns import KEY, Codex
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-ENV = "MARATHOND_CODEX"
 DIRECT, CODE = "gpt-5.5", "gpt-6-sol"
 both_surfaces = pytest.mark.parametrize("model", [DIRECT, CODE])
 
 
 @pytest.fixture(scope="session")
 def codex() -> Path:
-    """The codex binary, from MARATHOND_CODEX: itself, or a folder that holds ``bin/codex``.  None: a failure in CI, else skipped."""
-    given = Path(os.environ.get(ENV, "") or "nowhere")
-    for path in (given / "bin" / "codex", given):
-        if path.is_file() and os.access(path, os.X_OK):
-            return path.absolute()
-    reason = f"no codex: {ENV} is {os.environ.get(ENV) or 'not set'} (the binary, or a folder with bin/codex)"
-    if IN_CI:
-        pytest.fail(reason)
-    pytest.skip(reason)
+    """The real binary.  Where it cannot be had: a failure in CI, else skipped with the reason."""
+    try:
+        return codex_binary()
+    except SetupError as err:
+        if IN_CI:
+            pytest.fail(str(err))
+        pytest.skip(str(err))
 
 
 def practice(*steps: dict[str, Any], **script: Any) -> Practice:
