@@ -1,0 +1,131 @@
+"""The real codex's app-server over its standard streams, as far as the practice provider's tests need it.
+
+Owns one server process with a CODEX_HOME of its own.  Not the product's client: it neither re-attaches nor judges what it hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+CONFIG = """\
+model = "{model}"
+model_provider = "practice"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+{extra}
+[model_providers.practice]
+name = "practice"
+base_url = "{url}"
+wire_api = "responses"
+env_key = "PRACTICE_KEY"
+{provider}
+[features]
+goals = {goals}
+[skills.bundled]
+enabled = false
+[analytics]
+enabled = false
+"""
+KEY = "practice-key-of-a-test"
+
+
+class Codex:
+    """``async with Codex(binary, folder, url, model)``: a thread that is ready for turns, in ``folder/app``."""
+
+    def __init__(
+        self, binary: Path, folder: Path, url: str, model: str, *, goals: bool = False, extra: str = "", provider: str = ""
+    ) -> None:
+        self.binary, self.home, self.app = binary, folder / "home", folder / "app"
+        self.home.mkdir()
+        self.app.mkdir()
+        config = CONFIG.format(model=model, url=url, goals=str(goals).lower(), extra=extra, provider=provider)
+        (self.home / "config.toml").write_text(config)
+        self.heard: list[dict[str, Any]] = []
+        """Every notification so far."""
+        self.thread = ""
+        self._last = 0
+
+    async def __aenter__(self) -> Codex:
+        self._stderr = (self.home / "stderr.txt").open("wb")
+        self.process = await asyncio.create_subprocess_exec(
+            str(self.binary),
+            "app-server",
+            "--strict-config",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=self._stderr,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "CODEX_HOME": str(self.home), "PRACTICE_KEY": KEY},
+            cwd=self.app,
+            limit=1 << 24,
+        )
+        await self.call("initialize", clientInfo={"name": "test", "version": "1"}, capabilities={"experimentalApi": True})
+        self._send({"method": "initialized"})
+        started = await self.call("thread/start", cwd=str(self.app), approvalPolicy="never", sandbox="danger-full-access")
+        self.thread = started["thread"]["id"]
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), 10)
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+        self._stderr.close()
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """The result of one request; what is heard meanwhile is kept."""
+        self._last += 1
+        number = self._last
+        self._send({"id": number, "method": method, "params": params})
+        while True:
+            message = await self._hear()
+            if message.get("id") == number:
+                assert "error" not in message, f"{method}: {message}"
+                return message["result"]
+
+    async def turn(self, text: str) -> dict[str, Any]:
+        """One turn from its start to ``turn/completed``."""
+        await self.call("turn/start", threadId=self.thread, input=[{"type": "text", "text": text}])
+        return await self.turn_end()
+
+    async def turn_end(self) -> dict[str, Any]:
+        """The next ``turn/completed`` that nobody took yet."""
+        while True:
+            message = await self._hear()
+            if message.get("method") == "turn/completed":
+                turn: dict[str, Any] = message["params"]["turn"]
+                return turn
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        """Items of one type that were completed so far."""
+        done = (note["params"]["item"] for note in self.heard if note["method"] == "item/completed")
+        return [item for item in done if item["type"] == kind]
+
+    def errors(self) -> list[dict[str, Any]]:
+        return [note["params"] for note in self.heard if note["method"] == "error"]
+
+    def tokens(self) -> dict[str, int]:
+        """The last word on the thread's tokens."""
+        totals = [note["params"]["tokenUsage"]["total"] for note in self.heard if note["method"] == "thread/tokenUsage/updated"]
+        last: dict[str, int] = totals[-1]
+        return last
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def _hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        assert line, f"codex ended: {(self.home / 'stderr.txt').read_text()[-2000:]}"
+        message: dict[str, Any] = json.loads(line)
+        if "id" not in message:
+            self.heard.append(message)
+        return message
