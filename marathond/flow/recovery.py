@@ -9,6 +9,7 @@ from __future__ import annotations
 from marathond.core.errors import EngineError
 from marathond.core.model import TrialState, trial_label
 from marathond.flow import verify
+from marathond.flow.sight import remove_leftovers
 from marathond.flow.trial import void
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
@@ -18,6 +19,7 @@ from marathond.ports.engine import LABEL_CLAIM
 
 async def recover(world: World) -> tuple[list[int], int]:
     """Trials to drive on, and how many were voided.  Runs before the scheduler's first look."""
+    await remove_leftovers(world)
     taken_over: list[int] = []
     voided = 0
     for trial_id in await world.ledger.read(trials.unfinished):

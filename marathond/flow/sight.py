@@ -1,7 +1,7 @@
 """Does the engine see our files and do we see its processes?  Asked once per daemon life, before the first admission.
 
 Owns the proof's container.  Race prevented: the sweeper would take it for an orphan, so it carries a claim of its own name; what a killed
-daemon left of it is an orphan once it is older than any proof lasts.
+daemon left of it is removed at the next start, and is an orphan once it is older than any proof lasts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,15 @@ from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER
 PROOF_CLAIM = "proof"
 PROOF_MAX_MS = 180_000
 """No proof lasts longer: its own steps are bounded by less."""
+
+
+async def remove_leftovers(world: World) -> None:
+    """What a killed daemon left of its proof; to be called before this life begins its own."""
+    for left in await world.look(lambda: world.engine.list_containers({LABEL_LEDGER: world.fixed.ledger_id, LABEL_CLAIM: PROOF_CLAIM})):
+        try:
+            await world.engine.remove_container(left.id)
+        except EngineError as error:
+            log.warning("proof_not_removed", container=left.id, error=str(error))  # the sweeper finds it again
 
 
 class Sight:
