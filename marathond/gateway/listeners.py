@@ -114,8 +114,7 @@ class Listeners:
 
     async def close(self) -> None:
         """Stop listening, without an ack: the files stand, the next life opens them again."""
-        for seat in self._seats.values():
-            await self._shut(seat)
+        await asyncio.gather(*(self._shut(seat) for seat in self._seats.values()))
 
     def stop_accepting(self) -> None:
         for seat in self._seats.values():
@@ -215,6 +214,7 @@ class Listeners:
         if sockets is not None:
             sockets.close()
         if server is not None:
+            server.pre_shutdown()  # connections that only wait for a next request end now
             await server.shutdown(CLOSE_S)
 
     def _ack(self, name: str, seat: Seat, state: AckState, code: str, detail: str) -> None:
