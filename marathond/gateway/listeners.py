@@ -166,6 +166,8 @@ class Listeners:
         if seat.sockets is not None and not self._is_there(listener):
             await self._shut(seat)
             self._ack(name, seat, "failed", "container_gone", f"process {listener.pid} has ended")
+        elif seat.sockets is not None:
+            self._listening(name, seat)  # its route may have come or gone
         elif seat.sockets is None and self._house.clock.mono_ms() >= seat.retry_at_ms:
             await self._open(name, seat)
 
@@ -237,11 +239,11 @@ class Listeners:
             life=self._life,
             mono_ms=self._house.clock.mono_ms(),
         )
-        (log.info if state in ("listening", "closed") else log.warning)(
-            "listener", listener=name, state=state, code=code, detail=ack.detail, version=version
-        )
         try:
             write_json(ack_path(self._folder, name), {field: getattr(ack, field) for field in Ack.__slots__})
         except ArtifactError as err:
             seat.told = ()
             log.error("ack_not_written", listener=name, error=str(err))
+        (log.info if state in ("listening", "closed") else log.warning)(
+            "listener", listener=name, state=state, code=code, detail=ack.detail, version=version
+        )

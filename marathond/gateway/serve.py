@@ -154,6 +154,7 @@ class Gateway:
         """Accept nothing, wait for streams at most ``drain_s``."""
         self.listeners.stop_accepting()
         self.house.closing = True
+        log.info("draining", streams=self.house.streams)
         try:
             async with asyncio.timeout(self.house.config.bounds.drain_s):
                 while self.house.streams:
