@@ -118,6 +118,10 @@ class Door:
         exchange.request_bytes = len(held.raw)
         if exchange.method != "POST":
             return
+        words = bodies.words_to_look_for(seat.network == "none", seat.strip)
+        if not seat.models and bodies.surely_plain(held.raw, words):
+            exchange.model_asked = bodies.model_near_the_front(held.raw)
+            return
         try:
             asked = bodies.parse(held.raw)
         except bodies.BadBody as err:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from multidict import CIMultiDict
+from yarl import URL
 
 from marathond.gateway.body import HeldBody
 from marathond.gateway.config import Bounds, Route
@@ -22,6 +23,7 @@ from marathond.gateway.retry import error_code, retry_after_ms
 from marathond.ports.clock import Clock
 
 PIECE_BYTES = 256 * 1024
+URLS_KEPT = 64
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding"}
     | {"upgrade"}
@@ -80,6 +82,7 @@ class Upstream:
         self.name, self.route = name, route
         self._bounds, self._clock = bounds, clock
         self._busy, self._retired = 0, False
+        self._urls: dict[str, URL] = {}
         self._closing: asyncio.Future[None] | None = None
         self.key = KeyFile(route.key_path(os.environ))
         tls: ssl.SSLContext | bool = ssl.create_default_context(cafile=str(route.ca_file)) if route.ca_file else True
@@ -129,7 +132,7 @@ class Upstream:
         try:
             response = await self._session.request(
                 method,
-                self.route.base_url.rstrip("/") + path.removeprefix("/v1"),
+                self._url(path),
                 headers=self._headers(headers, key, len(body.raw)),
                 data=body.raw if 0 < len(body.raw) <= PIECE_BYTES else _pieces(body) if body.raw else None,
                 proxy=self.route.host_proxy,
@@ -188,6 +191,15 @@ class Upstream:
         response.release()
         return bytes(raw[: self._bounds.error_bytes])
 
+    def _url(self, path: str) -> URL:
+        """Parsing a URL costs as much as everything else about a small request, and there are only a few."""
+        url = self._urls.get(path)
+        if url is None:
+            url = URL(self.route.base_url.rstrip("/") + path.removeprefix("/v1"), encoded=True)
+            if len(self._urls) < URLS_KEPT:
+                self._urls[path] = url
+        return url
+
     def _rotated(self, key: str) -> bool:
         try:
             return self.key.current() != key
@@ -210,8 +222,8 @@ class Upstream:
         )
 
 
-async def _pieces(body: HeldBody) -> AsyncIterator[bytes]:
+async def _pieces(body: HeldBody) -> AsyncIterator[memoryview]:
     """A large body in pieces: one huge write would hold up every other stream."""
     view = memoryview(body.raw)
     for start in range(0, len(view), PIECE_BYTES):
-        yield bytes(view[start : start + PIECE_BYTES])
+        yield view[start : start + PIECE_BYTES]

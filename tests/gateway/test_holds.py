@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_rig import HELLO, Step, answers, completed, hangs_up, rig, streams
+from tests.support.gateway_rig import HELLO, Step, answers, completed, hangs_up, rig, streams, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -112,9 +112,8 @@ async def test_outage_of_twenty_minutes_is_survived_by_a_client_that_comes_back(
 async def test_nothing_listens_at_the_provider(tmp_path: Path) -> None:
     async with rig(tmp_path, hold={"hold_ms": 2000}) as it:
         at = await it.listen()
-        it.gateway.house.ways["model"].upstream.route = it.gateway.house.ways["model"].upstream.route.model_copy(
-            update={"base_url": "http://127.0.0.1:1/v1"}
-        )
+        write_config(tmp_path, "http://127.0.0.1:1/v1", hold={"hold_ms": 2000})
+        await it.gateway.poll()
         async with it.post(at) as got:
             assert (got.status, (await got.json())["error"]["code"]) == (429, "held_connect")
         assert it.requests()[0]["attempts_unknown"] == 0

@@ -228,7 +228,7 @@ async def test_a15_words_about_search_are_no_search(tmp_path: Path) -> None:
             assert got.status == 200
 
 
-@pytest.mark.parametrize("raw", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("raw", [b"", b"[1]", b'{"web_search', b"\xff\xfe", b"[" * 100_000, '{"a":"web"}'.encode("utf-16-le") + b"x"])
 async def test_body_that_cannot_be_checked_does_not_go_out(tmp_path: Path, raw: bytes) -> None:
     async with rig(tmp_path) as it:
         at = await it.listen()
