@@ -28,6 +28,12 @@ from marathond.gateway.usage import Watcher
 BYTES_PER_TOKEN = 4
 
 
+class _Passing(web.StreamResponse):
+    """Headers and first chunk leave in one packet: we begin only once both are here."""
+
+    _send_headers_immediately = False
+
+
 class Door:
     """The handler of one listener; ``listener`` is replaced when its file changes."""
 
@@ -268,7 +274,7 @@ class Door:
                 way.turnstile.settle(ticket, watcher.tokens.total if watcher.tokens else None)
 
     async def _stream(self, request: web.BaseRequest, exchange: Exchange, answer: Answer, watcher: Watcher) -> web.StreamResponse:
-        out = web.StreamResponse(status=answer.status, headers=answer.headers)
+        out = _Passing(status=answer.status, headers=answer.headers)
         stall_s = self._house.config.bounds.client_stall_s
         chunk = answer.first
         try:

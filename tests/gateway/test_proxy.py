@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import logging
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from yarl import URL
 
 from marathond.gateway.files import write_json, write_listener
-from tests.support.gateway_rig import HELLO, REAL_KEY, Rig, answers, completed, event, rig, streams
+from tests.support.gateway_rig import HELLO, REAL_KEY, Rig, answers, completed, event, rig, streams, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -164,108 +163,6 @@ async def test_models_are_listed_without_a_budget(tmp_path: Path) -> None:
                 assert (got.status, await got.json()) == (200, {"models": []})
         assert it.clock.slept_ms == 0
         assert [record["usage"] for record in it.requests()] == ["none"] * 3
-
-
-async def test_a02_configured_fields_are_stripped_and_counted(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen(strip=("service_tier", "text.verbosity", "input[].name", "absent.a"))
-        items = [{"name": "goal", "a": 1}, {"a": 2}, "s"]
-        body = {"model": "m", "service_tier": "x", "text": {"verbosity": "low", "keep": 1}, "input": items}
-        async with it.post(at, body) as got:
-            assert got.status == 200
-        assert json.loads(it.provider.seen[0].body) == {"model": "m", "text": {"keep": 1}, "input": [{"a": 1}, {"a": 2}, "s"]}
-        assert int(it.provider.seen[0].headers["content-length"]) == len(it.provider.seen[0].body)
-        assert it.requests()[0]["stripped"] == 3
-
-
-async def test_a02_a_400_is_passed_on_and_named(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        it.provider.script.append(answers(400, {"error": {"message": "Unknown parameter", "code": "unknown_parameter"}}))
-        async with it.post(at) as got:
-            assert (got.status, (await got.json())["error"]["code"]) == (400, "unknown_parameter")
-        record = it.requests()[0]
-        assert (record["status"], record["error_type"], record["usage"], record["retries"]) == (400, "unknown_parameter", "none", 0)
-
-
-SEARCHES: list[dict[str, Any]] = [
-    {"tools": [{"type": "function", "name": "web_search"}, {"type": "web_search"}]},
-    {"tools": [{"type": "web_search_preview_2025_03_11"}]},
-    {"tools": [{"type": "namespace", "tools": [{"type": "web_search"}]}]},
-    {"tools": [], "tool_choice": {"type": "web_search"}},
-    {"tools": [{"type": "mcp", "server_url": "https://x"}]},
-    {"web_search_options": {}},
-    {"input": [{"type": "additional_tools", "tools": [{"type": "web_search"}]}]},
-]
-
-
-@pytest.mark.parametrize("extra", SEARCHES)
-async def test_a15_search_is_refused_without_network_and_served_with(tmp_path: Path, extra: dict[str, Any]) -> None:
-    async with rig(tmp_path) as it:
-        without, public = await it.listen(), await it.listen("t0002", network="public")
-        async with it.post(without, {"model": "m", **extra}) as got:
-            assert (got.status, (await got.json())["error"]["code"]) == (403, "web_search")
-        assert it.provider.seen == []
-        async with it.post(public, {"model": "m", **extra}) as got:
-            assert got.status == 200
-
-
-async def test_a15_a_tool_cannot_hide_behind_an_escape_or_a_second_key(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        async with it.post(at, b'{"tools":[{"type":"web\\u005fsearch"}]}') as got:
-            assert (await got.json())["error"]["code"] == "web_search"
-        async with it.post(at, b'{"tools":[{"type":"web_search"}],"tools":[]}') as got:
-            assert (got.status, (await got.json())["error"]["code"]) == (400, "bad_body")
-        assert it.provider.seen == []
-
-
-async def test_a15_words_about_search_are_no_search(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        body = {"input": [{"type": "message", "content": "web_search"}], "tools": [{"type": "function", "name": "web_search"}]}
-        async with it.post(at, body) as got:
-            assert got.status == 200
-
-
-@pytest.mark.parametrize("raw", [b"", b"[1]", b'{"web_search', b"\xff\xfe", b"[" * 100_000, '{"a":"web"}'.encode("utf-16-le") + b"x"])
-async def test_body_that_cannot_be_checked_does_not_go_out(tmp_path: Path, raw: bytes) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        async with it.post(at, raw) as got:
-            assert (got.status, (await got.json())["error"]["code"]) == (400, "bad_body")
-        assert it.provider.seen == []
-
-
-async def test_compressed_body_is_read_checked_and_sent_plain(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        searching = gzip.compress(b'{"tools":[{"type":"web_search"}]}')
-        async with it.post(at, searching, **{"Content-Encoding": "gzip"}) as got:
-            assert (await got.json())["error"]["code"] == "web_search"
-        async with it.post(at, gzip.compress(b'{"model":"m"}'), **{"Content-Encoding": "gzip"}) as got:
-            assert got.status == 200
-        assert it.provider.seen[0].body == b'{"model":"m"}'
-        assert "content-encoding" not in it.provider.seen[0].headers
-
-
-async def test_body_has_a_bound_also_when_it_grows_by_unpacking(tmp_path: Path) -> None:
-    async with rig(tmp_path, bounds={"body_bytes": 100_000}) as it:
-        at = await it.listen()
-        for raw, headers in ((b"x" * 100_001, {}), (gzip.compress(b" " * 10_000_000), {"Content-Encoding": "gzip"})):
-            async with it.post(at, raw, **headers) as got:
-                assert (got.status, (await got.json())["error"]["code"]) == (413, "body_too_large")
-        assert it.gateway.house.body_bytes == 0
-
-
-async def test_large_body_arrives_whole(tmp_path: Path) -> None:
-    async with rig(tmp_path) as it:
-        at = await it.listen()
-        raw = json.dumps({"model": "m", "input": "é" * 1_500_000}).encode()
-        async with it.post(at, raw) as got:
-            assert got.status == 200
-        assert it.provider.seen[0].body == raw
-        assert it.requests()[0]["request_bytes"] == len(raw)
 
 
 async def test_models_may_be_limited(tmp_path: Path) -> None:
@@ -431,6 +328,17 @@ async def test_verifiers_have_a_route_a_key_and_accounts_of_their_own(tmp_path: 
         assert record["tokens"] == {"input": 7, "cached": 0, "output": 3, "reasoning": 0}
         async with it.post(at) as got:
             assert got.status == 404
+
+
+async def test_goes_out_through_the_hosts_proxy(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        at = await it.listen()
+        write_config(tmp_path, "http://model.invalid/v1", host_proxy=it.provider.url.removesuffix("/api"))
+        await it.gateway.poll()
+        async with it.post(at) as got:
+            assert got.status == 200
+        assert it.provider.seen[0].headers["host"] == "model.invalid"
+        assert it.provider.seen[0].path == "/v1/responses"
 
 
 async def knock(it: Rig, times: int) -> None:
