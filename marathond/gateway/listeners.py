@@ -95,6 +95,7 @@ class Listeners:
         self._folder, self._house, self._life = folder, house, life
         self._open_socket, self._still_there = open_socket, still_there
         self._seats: dict[str, Seat] = {}
+        self.beyond = 0
 
     @property
     def listening(self) -> int:
@@ -125,13 +126,17 @@ class Listeners:
         found: dict[str, Signature] = {}
         folder = self._folder / "listeners"
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        for path in sorted(folder.glob("*.json")):
-            if NAME.match(path.stem) and len(found) < LISTENERS_AT_MOST:
-                try:
-                    stat = path.stat()
-                except FileNotFoundError:
-                    continue  # removed between the listing and the look
-                found[path.stem] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        paths = sorted(path for path in folder.glob("*.json") if NAME.match(path.stem))
+        beyond = max(0, len(paths) - LISTENERS_AT_MOST)
+        if beyond != self.beyond:
+            log.warning("listeners_beyond_bound", beyond=beyond, at_most=LISTENERS_AT_MOST)
+            self.beyond = beyond
+        for path in paths[:LISTENERS_AT_MOST]:
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                continue  # removed between the listing and the look
+            found[path.stem] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         return found
 
     async def _changed(self, name: str, signature: Signature) -> None:

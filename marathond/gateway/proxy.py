@@ -265,6 +265,9 @@ class Door:
         try:
             return await self._stream(request, exchange, answer, watcher)
         finally:
+            if watcher.closed and answer.sse:
+                # Some clients hang up once they have read the closing event: nothing was lost.
+                exchange.end = "complete"
             answer.finish(exchange.end == "complete")
             exchange.tokens, exchange.model = watcher.tokens, watcher.model
             exchange.error_type = exchange.error_type or watcher.error_type
@@ -280,16 +283,18 @@ class Door:
         try:
             await out.prepare(request)
             while chunk:
-                async with asyncio.timeout(stall_s):
-                    await out.write(chunk)
+                try:
+                    async with asyncio.timeout(stall_s):
+                        await out.write(chunk)
+                finally:
+                    watcher.feed(chunk)  # also when the client is gone: the provider counted it
                 if exchange.first_byte_ms is None:
                     exchange.first_byte_ms = self._house.clock.mono_ms() - exchange.arrived_ms
                 exchange.response_bytes += len(chunk)
-                watcher.feed(chunk)
                 chunk = await self._next(answer, exchange)
         except (ConnectionError, TimeoutError):
             exchange.end = exchange.end or "cut_by_client"
-        if exchange.end is None:
+        if exchange.end is None or watcher.closed:
             watcher.end()
             exchange.end = "complete" if watcher.closed or not answer.sse else "cut_by_provider"
         if exchange.end != "complete":

@@ -140,6 +140,7 @@ class Gateway:
             "boot_id": self._clock.boot_id,
             "mono_ms": self._clock.mono_ms(),
             "listening": self.listeners.listening,
+            "not_opened": self.listeners.beyond,
             "streams": self.house.streams,
             "waiting": {name: way.turnstile.budget.waiting for name, way in self.house.ways.items()},
             "journal": self.house.journal.identity,

@@ -219,3 +219,13 @@ async def test_full_journal_lets_nothing_out(tmp_path: Path) -> None:
         begun = [fields["seq"] for fields in it.entries() if fields["event"] == "begin"]
         assert it.gateway.house.journal.open_requests == {}
         assert begun
+
+
+async def test_listeners_beyond_the_bound_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marathond.gateway.listeners.LISTENERS_AT_MOST", 1)
+    async with rig(tmp_path) as it:
+        await it.listen()
+        await it.listen("t0002")
+        it.gateway.sign_of_life()
+        told = json.loads((tmp_path / "alive.json").read_text())
+        assert (told["listening"], told["not_opened"]) == (1, 1)

@@ -256,6 +256,26 @@ async def test_client_that_leaves_ends_the_upstream_request_as_unknown(tmp_path:
         forever.set()
 
 
+@pytest.mark.parametrize("cut", [True, False])
+async def test_who_hangs_up_after_the_closing_event_lost_nothing(tmp_path: Path, cut: bool) -> None:
+    forever = asyncio.Event()
+
+    async def before(number: int) -> None:
+        if number == 2:
+            await forever.wait()
+
+    async with rig(tmp_path) as it:
+        it.provider.script.append(streams(HELLO, completed(), cut=True) if cut else streams(HELLO, completed(), b"\n", before_each=before))
+        at = await it.listen()
+        async with it.post(at) as got:
+            assert await got.content.readexactly(len(HELLO + completed())) == HELLO + completed()
+            got.close()
+        record = (await it.until(it.requests))[0]
+        assert (record["end"], record["usage"], record["error_type"]) == ("complete", "known", None)
+        await it.until(lambda: it.gateway.house.streams == 0)
+        forever.set()
+
+
 async def test_client_that_leaves_while_held_used_nothing_and_leaves_the_line(tmp_path: Path) -> None:
     async with rig(tmp_path, requests_per_min=1) as it:
         at = await it.listen()
