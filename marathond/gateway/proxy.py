@@ -184,7 +184,6 @@ class Door:
         house, policy = self._house, self._house.config.hold.policy()
         give_up_ms = house.clock.mono_ms() + policy.hold_ms
         while True:
-            self._in_time()
             way = self._way()
             ticket = await self._ticket(exchange, way, len(held.raw), give_up_ms)
             way = self._ready_to_send(way, ticket)

@@ -58,6 +58,7 @@ async def test_chunks_pass_as_they_come(tmp_path: Path) -> None:
         at = await it.listen()
         async with it.post(at) as got:
             assert await got.content.readany() == HELLO  # the provider has not sent the rest
+            assert it.gateway.house.body_bytes == 0  # nothing will be sent again, so the request is not kept
             gate.set()
             assert await got.content.read() == completed()
 
