@@ -148,6 +148,8 @@ def child(*argv: str) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     if process.stdout.readline() != "up\n":
+        process.kill()
+        process.communicate()
         raise SystemExit(f"{argv[0]} did not start")
     return process
 
