@@ -35,7 +35,8 @@ async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
 async def test_f02_killed_in_mid_agent_mid_verify_and_mid_teardown(docker_host: str, tmp_path: Path, engine: DockerEngine) -> None:
     tasks = [make_task(tmp_path, "t", network="public", test="sleep 0.7\necho 1 >/logs/verifier/reward.txt\n")]
     moments = (
-        "SELECT count(*) FROM trial WHERE trial_id = 1 AND state = 'running'",
+        # The fact comes after the start itself: between the row and the start a kill costs the attempt, rightly.
+        "SELECT count(*) FROM trial JOIN trial_fact USING (trial_id) WHERE trial_id = 1 AND state = 'running' AND name = 'agent session'",
         "SELECT count(*) FROM verification WHERE trial_id = 2 AND ended_at_ms IS NULL",
         "SELECT count(*) FROM trial JOIN claim USING (claim_id) WHERE trial_id = 3 AND state = 'scored' AND released_at_ms IS NULL",
     )

@@ -59,7 +59,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_d02_a_verifier_that_writes_nothing_is_run_once_more_and_then_reviewed(ran: Ran) -> None:
     assert ran.review("nothing") == (
         "score_unreadable",
-        "no readable reward after 2 rounds: : neither reward.json nor reward.txt was written",
+        "no readable reward after 2 rounds: neither reward.json nor reward.txt was written",
     )
     assert ran.rounds("nothing") == [("exited", 0), ("exited", 0)]
 
