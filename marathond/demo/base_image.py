@@ -21,7 +21,6 @@ from marathond.demo.host import SetupError, apt_install, can_install, need_tools
 
 BASE_IMAGE = "marathond-sample:bookworm"
 _SUITE = "bookworm"
-_MIRROR = "http://deb.debian.org/debian"
 REGISTRY_ANSWERS_S = 10.0
 PULL_S = 300.0
 DEBOOTSTRAP_S = 900.0
@@ -113,7 +112,7 @@ def debootstrap(suite: str, root: Path, log: Path, include: Sequence[str] = ()) 
     argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "debootstrap", "--variant=minbase"]
     argv += [f"--include={','.join(include)}"] if include else []
     env = apt_proxies() | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    status = run_logged([*argv, suite, str(root), debian_mirror()], log, DEBOOTSTRAP_S, env)
+    status = run_logged([*argv, suite, str(root), *([mirror] if (mirror := debian_mirror()) else [])], log, DEBOOTSTRAP_S, env)
     if status != 0:
         raise SetupError(f"debootstrap of {suite} failed (exit {status}); whole output: {log}", tail(log))
 
@@ -131,11 +130,11 @@ def _import(docker: Docker, tarball: Path) -> None:
         pass
 
 
-def debian_mirror() -> str:
-    """The mirror that this machine's own apt uses for Debian, or the official one (also on Ubuntu)."""
+def debian_mirror() -> str | None:
+    """The mirror that this machine's own apt uses for Debian; None (also on Ubuntu): debootstrap knows the official one itself."""
     release = Path("/etc/os-release").read_text() if Path("/etc/os-release").exists() else ""
     if not re.search(r"^ID=\"?debian\"?$", release, re.MULTILINE):
-        return _MIRROR
+        return None
     lines: list[str] = []
     for source in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))):
         if source.is_file() and source.suffix in (".list", ".sources"):
@@ -144,7 +143,7 @@ def debian_mirror() -> str:
         found = re.match(r"(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s*)(https?://\S+/debian/?)(?:\s|$)", line)
         if found:
             return found.group(1).rstrip("/")
-    return _MIRROR
+    return None
 
 
 def apt_proxies() -> dict[str, str]:

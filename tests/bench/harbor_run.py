@@ -50,8 +50,10 @@ def compose_plugins() -> Path | None:
         for part in ("sources", "lists/partial", "cache/archives/partial", "unpacked"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / "apt.conf").write_text(_APT_CONF.format(folder=folder))
+        if (mirror := debian_mirror()) is None:
+            raise SetupError("docker compose v2 is needed for Harbor; install it (set-up fetches it itself on Debian only)")
         key = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg"
-        (folder / "sources" / "trixie.list").write_text(f"deb [{key}] {debian_mirror()} trixie main\n")
+        (folder / "sources" / "trixie.list").write_text(f"deb [{key}] {mirror} trixie main\n")
         env = {"APT_CONFIG": str(folder / "apt.conf")}
         script = 'cd "$0" && apt-get -q update && apt-get -q download docker-compose && dpkg-deb -x docker-compose_*.deb unpacked'
         if run_logged(["sh", "-c", script, str(folder)], log, 300, env) != 0:
