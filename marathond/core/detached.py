@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 # $1 timer in seconds (0: none), $2 output file, $3 status file, then the command.  The timer is for a daemon that is away past the
 # deadline (fault c19): it ends the whole process group, which is this script's own.  The inner trap takes the timer's sleep along when
-# the command ends first, so that nothing of ours is left in the command's session.
+# the command ends first, so that nothing of ours is left in the command's session.  Only a sleep that came to its end is time that passed:
+# one that the command killed (`pkill sleep`) is started again, and without any sleep there is no timer.
 WRAPPER = """
 limit=$1 out=$2 status=$3
 shift 3
@@ -17,10 +18,13 @@ exec </dev/null >>"$out" 2>&1
 timer=
 if [ "$limit" -gt 0 ]; then
     (
-        sleep "$limit" &
-        nap=$!
-        trap 'kill "$nap"; exit 0' TERM
-        wait "$nap"
+        while :; do
+            sleep "$limit" &
+            nap=$!
+            trap 'kill "$nap"; exit 0' TERM
+            wait "$nap" && break
+            [ $? -gt 128 ] || exit 0
+        done
         echo timer >"$status"
         kill -s KILL 0
     ) &

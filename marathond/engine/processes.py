@@ -19,21 +19,28 @@ from marathond.engine.cgroups import PROC, belongs
 from marathond.ports.engine import Process
 
 PS_ARGS = "-eo pid,ppid,sess,args"
+PF_EXITING = 0x4
+"""Flag of a task that is in the kernel's exit path; the first process of a pid namespace waits there for all the others' ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The fields of ``/proc/PID/stat`` that matter here.  ``start_ticks``: clock ticks since boot."""
+    """The fields of ``/proc/PID/stat`` that matter here.  ``start_ticks``: clock ticks since boot; ``flags``: the kernel's PF_ bits."""
 
     state: str
     ppid: int
     session: int
     threads: int
     start_ticks: int
+    flags: int = 0
 
     @property
     def runs_nothing(self) -> bool:
         return self.state in "ZXx" and self.threads <= 1
+
+    @property
+    def exiting(self) -> bool:
+        return bool(self.flags & PF_EXITING) and self.threads <= 1
 
 
 def parse_top(raw: Mapping[str, Any]) -> list[tuple[int, str]]:
@@ -56,7 +63,7 @@ def parse_top(raw: Mapping[str, Any]) -> list[tuple[int, str]]:
 def parse_stat(text: str) -> Stat:
     """``/proc/PID/stat``: the command may hold spaces and parentheses, so fields count from the last ``)``."""
     fields = text[text.rindex(")") + 2 :].split()
-    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19]))
+    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19]), int(fields[6]))
 
 
 def read_stat(pid: int) -> Stat | None:
@@ -81,7 +88,7 @@ def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[P
             if after.runs_nothing:
                 continue
             if member:  # all three looks spoke of one process
-                found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv))
+                found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv, after.exiting))
                 continue
         odd.add(pid)
     return found, odd

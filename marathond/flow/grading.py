@@ -17,6 +17,7 @@ from marathond.core.score import Number, ScoreReading
 from marathond.flow import verify
 from marathond.flow.ending import prove_death
 from marathond.flow.same_task import same_task
+from marathond.flow.settled import settled
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
@@ -46,7 +47,9 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
         end = await _round(world, context, task, 1)
     interrupted = sum(row.outcome == "lost" for row in context.verifications)
     while end is not None:
-        info = await world.look(lambda: world.engine.inspect_container(container_id))
+        # A verifier that did not end well may have died with its container, which the engine shows as running for a moment longer.
+        well = end.exit_code == 0
+        info = await (world.look(lambda: world.engine.inspect_container(container_id)) if well else settled(world, container_id))
         if end.outcome == "lost" and info is not None and info.running and interrupted < MAX_INTERRUPTED:
             interrupted += 1
             end = await _interrupted(world, context, task, end.round, announced=announced)

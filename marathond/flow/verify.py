@@ -23,6 +23,7 @@ from marathond.core.model import AfterAgent, Task
 from marathond.core.score import Refusal, ScoreReading, read_score
 from marathond.core.text import printable
 from marathond.flow.ending import prove_death
+from marathond.flow.settled import settled
 from marathond.flow.world import World
 from marathond.ledger.verbs import trials
 from marathond.ports.agent import RunDir
@@ -89,7 +90,7 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
     try:
         await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
         if (blocked := await _put_in_place(world, container_id, folder)) is not None:
-            return blocked
+            return await _ended(world, container_id, breaks, blocked.why) or blocked
         exec_id = await world.engine.create_exec(
             container_id, ExecSpec(_command(math.ceil(limit.limit_s)), env=dict(task.verifier_env), user=task.verifier_user)
         )
@@ -112,14 +113,26 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
             # A row without an end would be shown as a verifier that still runs.
             now_ms = world.clock.wall_ms()
             await world.ledger.write(trials.verification_ended, trial_id, round, outcome="lost", exit_code=None, now_ms=now_ms)
-        info = await world.look(lambda: world.engine.inspect_container(container_id))
-        if info is not None and not info.running and world.engine_breaks == breaks:
-            shown = f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
-            return Blocked(f"the container ended before the verifier could start, the engine did not: {shown}")
+        if (blocked := await _ended(world, container_id, breaks, str(error))) is not None:
+            return blocked
         raise GateFailed("verifier_not_started", str(error)) from error
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
     return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000), removed)
+
+
+async def _ended(world: World, container_id: str, breaks: int, said: str) -> Blocked | None:
+    """What the engine said of a container that is just ending means nothing: that it ended is the reason.  None: it still runs.
+
+    :raises GateFailed: it ended, and its engine was away since ``breaks`` was read.
+    """
+    info = await settled(world, container_id)
+    if info is not None and info.running:
+        return None
+    shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
+    if info is None or world.engine_breaks != breaks:
+        raise GateFailed("verifier_not_started", f"the container ended, and its engine was away: {shown}; {said}")
+    return Blocked(f"the container ended before the verifier could start, the engine did not: {shown}")
 
 
 def _command(limit_s: int) -> tuple[str, ...]:

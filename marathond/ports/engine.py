@@ -124,13 +124,17 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of a container, host-side ids.  ``start_ticks`` (from /proc/PID/stat) makes the pid unique over reuse."""
+    """A process of a container, host-side ids.  ``start_ticks`` (from /proc/PID/stat) makes the pid unique over reuse.
+
+    ``exiting``: it is on its way out in the kernel and comes back to none of its own code.
+    """
 
     pid: int
     ppid: int
     session: int
     start_ticks: int
     argv: str
+    exiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

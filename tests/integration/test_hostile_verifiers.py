@@ -165,10 +165,16 @@ def test_a_verifier_that_cannot_be_executed_is_reviewed(ran: Ran) -> None:
 
 
 def test_a_container_that_ends_under_its_verifier_is_reviewed(ran: Ran) -> None:
-    """It may be gone before the engine has even answered that the verifier is started."""
+    """Killed with its container, or by the engine that meets the end while it still starts it; or never known to have been started."""
     code, detail = ran.review("ends-container")
-    assert code in ("verifier_lost", "verifier_not_started") and "the engine did not" in detail
-    assert len(ran.rounds("ends-container")) == 1
+    rounds = ran.rounds("ends-container")
+    if code == "verifier_lost":
+        assert detail == "the container ended while the verifier ran, and the engine did not"
+        assert rounds in ([("exited", 137)], [("exited", 126)], [("lost", None)])
+    else:
+        assert code == "verifier_not_started"
+        assert detail.startswith("the container ended before the verifier could start, the engine did not: exited, exit ")
+        assert rounds == [("lost", None)]
 
 
 def test_every_run_of_a_verifier_has_an_end(ran: Ran) -> None:

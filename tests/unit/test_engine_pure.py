@@ -87,13 +87,19 @@ def test_looks_come_early_then_stay_proportional_and_bounded(looks: int, waited_
 
 def test_a_process_name_cannot_shift_the_fields() -> None:
     line = "42 (a) Z 1 ) R 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 631234 0 0"
-    assert parse_stat(line) == Stat("R", 7, 9, 3, 631234)
+    assert parse_stat(line) == Stat("R", 7, 9, 3, 631234, 4194560)
 
 
 def test_a_zombie_leader_with_live_threads_still_runs_something() -> None:
     assert Stat("Z", 1, 1, 1, 5).runs_nothing
     assert not Stat("Z", 1, 1, 4, 5).runs_nothing
     assert not Stat("S", 1, 1, 1, 5).runs_nothing
+
+
+def test_a_process_on_its_way_out_is_exiting_unless_other_threads_live() -> None:
+    assert Stat("S", 1, 1, 1, 5, 0x400104).exiting
+    assert not Stat("S", 1, 1, 2, 5, 0x400104).exiting
+    assert not Stat("S", 1, 1, 1, 5, 0x400100).exiting
 
 
 def test_our_own_stat_is_read_and_a_missing_one_is_none() -> None:

@@ -1,0 +1,47 @@
+"""The wrapper of detached commands, run by a real shell in a session of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from marathond.core.detached import detached_argv
+
+LONG_S = 600
+
+
+def wrapped(folder: Path, script: str, *, timer_s: int, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Exit code of the wrapper and what it wrote down as status."""
+    out, status = folder / "out", folder / "status"
+    argv = detached_argv("test-wrapper", ["sh", "-c", script], timer_s=timer_s, output=str(out), status=str(status))
+    done = subprocess.run(argv, start_new_session=True, env=env, timeout=120, check=False)
+    return done.returncode, status.read_text().strip()
+
+
+def test_the_commands_own_end_is_the_wrappers(tmp_path: Path) -> None:
+    assert wrapped(tmp_path, "exit 7", timer_s=LONG_S) == (7, "7")
+
+
+def test_c19_the_timer_ends_what_outlives_it(tmp_path: Path) -> None:
+    assert wrapped(tmp_path, f"sleep {LONG_S}", timer_s=1) == (-9, "timer")
+
+
+def test_who_kills_the_timers_sleep_is_not_taken_for_late(tmp_path: Path) -> None:
+    """`pkill sleep` is an ordinary thing to do in a container of one's own; it is no deadline."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "sleep").write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/naps\nexec {shutil.which('sleep')} {LONG_S}\n")
+    (tools / "sleep").chmod(0o755)
+    wait = f"until [ $(wc -l <{tmp_path}/naps 2>/dev/null || echo 0) -ge %d ]; do :; done; "
+    script = wait % 1 + f"kill -9 $(sed -n 1p {tmp_path}/naps); " + wait % 2 + "exit 5"
+    assert wrapped(tmp_path, script, timer_s=LONG_S, env={"PATH": f"{tools}:/usr/bin:/bin"}) == (5, "5")
+
+
+def test_without_any_sleep_there_is_no_timer(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "sh").symlink_to("/bin/sh")
+    script = "n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done; exit 5"
+    assert wrapped(tmp_path, script, timer_s=1, env={"PATH": str(tools)}) == (5, "5")
