@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from marathond.cli import status
 from marathond.cli.client import CallFailed
-from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError
+from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
 from marathond.service.protocol import Exit
 
 _BROKEN_PIPE = 141
@@ -73,7 +73,7 @@ def exit_code_of(error: MarathonError) -> int:
         return error.exit_code
     if isinstance(error, ConfigError):
         return Exit.USAGE
-    if isinstance(error, EngineTimeout) or (isinstance(error, LedgerRefused) and error.code == "busy"):
+    if isinstance(error, EngineTimeout) or (isinstance(error, LedgerRefused | StageError) and error.code == "busy"):
         return Exit.BUSY
     return Exit.FAILED
 

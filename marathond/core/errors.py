@@ -10,8 +10,10 @@ Expected endings are values, never exceptions; these are for broken ports, refus
     │   ├── EngineUnreachable  nothing answers at the socket
     │   ├── EngineTimeout      no answer in time: the outcome is UNKNOWN, look before you decide
     │   ├── NotFound           the engine does not know that id
+    │   ├── BuilderMissing     an image needs a builder that this host does not have
     │   ├── PoolExhausted      no subnet to be had from the engine's own pools
     │   └── SubnetTaken        an explicit subnet overlaps somebody's network
+    ├── StageError             a program for containers could not be fetched, copied or verified
     ├── ArtifactError          an artifact could not be written or read safely (ESTALE, no space, a link out)
     └── GateFailed             a check before the agent's start said no: infrastructure, with a void code
 
@@ -80,6 +82,10 @@ class NotFound(EngineError):
     """The engine does not know that id (any more)."""
 
 
+class BuilderMissing(EngineError):
+    """An image needs a builder that this host does not have; ``detail`` says what to install."""
+
+
 class PoolExhausted(EngineError):
     """The engine's own address pools are used up (20.10 answers 404, 28.5 answers 400; matched by text, facts of 2026)."""
 
@@ -97,6 +103,18 @@ class ArtifactError(MarathonError):
     def __init__(self, code: str, path: str, detail: str) -> None:
         self.code, self.path, self.detail = code, path, detail
         super().__init__(f"{path}: {detail} ({code})")
+
+
+class StageError(MarathonError):
+    """A program for containers could not be staged, or what is staged is not what it was.
+
+    :param code: ``npm`` (missing, or it failed), ``integrity``, ``package`` (not of the shape expected), ``folder``, ``version``,
+        ``altered``, ``absent``, ``no_space``, ``io``, ``busy``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class GateFailed(MarathonError):

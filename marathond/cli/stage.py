@@ -1,0 +1,122 @@
+"""``marathonctl stage``: how a staging looks while it runs and when it is done.
+
+Owns the display: a bar with bytes on a terminal, a line now and then elsewhere, both on stderr; the result on stdout.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from marathond.cli.output import clean, note, plural, print_json, say
+from marathond.core.errors import StageError
+from marathond.service.protocol import Exit
+from marathond.staging import store
+from marathond.staging.manifest import tree_integrity
+from marathond.staging.progress import Progress, Say
+
+LINE_EVERY_S = 10.0
+"""Off a terminal; a step's begin and end are always told."""
+
+_WORDS = {
+    "waiting": "waiting",
+    "fetching": "fetching",
+    "checking": "checking the hash of",
+    "unpacking": "unpacking",
+    "reading": "reading",
+    "copying": "copying",
+    "verifying": "verifying",
+}
+
+
+def run(state_dir: Path, wanted: store.Wanted, *, verify_only: bool, as_json: bool) -> int:
+    """Stage or verify, and show what there is.
+
+    :raises StageError: it cannot be staged, or is not what was staged.
+    """
+    with _display() as show:
+        there = store.find(state_dir, wanted)
+        tree = _verified(state_dir, wanted, show) if verify_only else store.stage(state_dir, wanted, show)
+    done = "verified" if verify_only else "was staged already" if there == tree else "staged"
+    if as_json:
+        print_json({**asdict(tree), "state": done, "tree_integrity": tree_integrity(tree.tree_sha256)})
+        return Exit.OK
+    say(f"{tree.package_id} {done}: {plural(tree.files, 'file')}, {megabytes(tree.bytes)}")
+    say(f"  at        {clean(tree.root)}")
+    say(f"  from      {clean(tree.source)}")
+    say(f"  integrity {tree.integrity}")
+    say(f"  tree      sha256 {tree.tree_sha256}")
+    if tree.dropped:
+        say(f"  dropped   {clean(', '.join(tree.dropped))}")
+    return Exit.OK
+
+
+def _verified(state_dir: Path, wanted: store.Wanted, show: Say) -> store.StagedTree:
+    found = store.look(state_dir, wanted)
+    if found.tree is None:
+        raise StageError("absent", f"{found.why}; stage it: marathonctl stage")
+    try:
+        store.verify(found.tree, show)
+    except StageError as error:
+        raise StageError(error.code, f"{error}; stage it again: marathonctl stage") from error
+    return found.tree
+
+
+def megabytes(count: int) -> str:
+    """Decimal, as package registries count."""
+    return f"{count / 1e6:.1f} MB"
+
+
+@contextmanager
+def _display() -> Iterator[Say]:
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True, highlight=False)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(progress: Progress) -> None:
+            if progress.step == "note":
+                bars.console.print(clean(progress.text, 2000), markup=False)
+                return
+            words = f"{_WORDS[progress.step]} {clean(progress.text, 60)}"
+            if words not in tasks:
+                tasks[words] = bars.add_task(words, total=progress.total)
+            known = progress.total
+            bars.update(tasks[words], completed=progress.done, total=None if known is None else max(known, progress.done))
+
+        yield show
+
+
+class Lines:
+    """A step's begin, its end, and a sign of life every :data:`LINE_EVERY_S`."""
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._last: Progress | None = None
+        self._at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.step == "note":
+            note(clean(progress.text, 2000))
+            return
+        now = time.monotonic()
+        if progress.step != self._step or now - self._at >= LINE_EVERY_S:
+            note(self._line(progress))
+            self._step, self._at = progress.step, now
+
+    @staticmethod
+    def _line(progress: Progress) -> str:
+        words = f"{_WORDS[progress.step]} {clean(progress.text, 200)}"
+        if not progress.done:
+            return f"{words} ({megabytes(progress.total)})" if progress.total else words
+        return f"{words}: {megabytes(progress.done)}" + (f" of {megabytes(progress.total)}" if progress.total else "")
