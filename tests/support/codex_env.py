@@ -1,26 +1,24 @@
-"""The real codex binary for tests, wherever they run: ``MARATHOND_CODEX``, or the npm package below ``.cache/codex``.
+"""The real codex for tests, wherever they run: ``MARATHOND_CODEX``, or the pinned package staged below ``.cache/codex``.
 
-The package holds static binaries for linux-x64 and needs no Node at run time; npm only fetches it and checks its integrity.
+Staged as ``marathonctl stage`` does it; only npm itself is installed here when it is missing, which the product leaves to people.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 from pathlib import Path
 
-from marathond.demo.host import SetupError, need_tools, run_logged, say, tail, widen_path
+from marathond.demo.host import SetupError, need_tools, say, widen_path
+from marathond.staging import pins, store
 
-VERSION = "0.171.0"
-PACKAGE = f"@openai/codex@{VERSION}-linux-x64"
+VERSION = pins.DEFAULT_VERSION
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "codex"
-INSTALL_S = 600.0
 TRIES = 2
 
 
-def _binary(folder: Path) -> Path | None:
-    return next((p.absolute() for p in (folder / "bin" / "codex", folder) if p.is_file() and os.access(p, os.X_OK)), None)
+def _binary(given: Path) -> Path | None:
+    return next((p.absolute() for p in (given / "bin" / "codex", given) if p.is_file() and os.access(p, os.X_OK)), None)
 
 
 @functools.cache
@@ -31,21 +29,40 @@ def codex_binary() -> Path:
         if found is None:
             raise SetupError(f"MARATHOND_CODEX={given}: neither the binary nor a folder with bin/codex")
         return found
-    folder = CACHE / VERSION
-    vendor = folder / "node_modules" / "@openai" / "codex" / "vendor" / "x86_64-unknown-linux-musl"
+    return codex_tree().root / "bin" / "codex"
+
+
+@functools.cache
+def codex_wanted() -> store.Wanted:
+    """The pinned package; or the folder of ``MARATHOND_CODEX``."""
+    if os.environ.get("MARATHOND_CODEX"):
+        return store.Wanted("codex", VERSION, None, codex_binary().parents[1])
+    return store.Wanted("codex", VERSION, pins.KNOWN[VERSION], None)
+
+
+@functools.cache
+def codex_tree() -> store.StagedTree:
+    """Staged once for all tests.  Raises SetupError with one clear line."""
+    if (there := store.find(CACHE, codex_wanted())) is not None:
+        return there
     widen_path()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / ".whole").exists() and (found := _binary(vendor)) is not None:
-            return found
-        log = CACHE / "setup.log"
-        need_tools({"npm": "npm"}, log)
-        say(f"codex: fetching {PACKAGE} (about 150 MB, once)")
-        argv = ["npm", "install", "--prefix", str(folder), "--no-save", "--ignore-scripts", "--force", PACKAGE]
-        for _ in range(TRIES):
-            status = run_logged(argv, log, INSTALL_S)
-            if status == 0 and (found := _binary(vendor)) is not None:
-                (folder / ".whole").touch()
-                return found
-        raise SetupError(f"npm could not install {PACKAGE} (exit {status}); whole output: {log}", tail(log))
+    if codex_wanted().folder is None:
+        need_tools({"npm": "npm"}, CACHE / "setup.log")
+        say(f"codex: fetching {VERSION} (about 170 MB, once)")
+    for attempt in range(1, TRIES + 1):
+        try:
+            return store.stage(CACHE, codex_wanted(), lambda progress: say(progress.text) if progress.step == "note" else None)
+        except store.StageError as error:
+            if error.code != "npm" or attempt == TRIES:  # a registry may hiccup once
+                raise SetupError(f"codex: {error}") from error
+    raise AssertionError("unreachable")
+
+
+def staged_into(state_dir: Path) -> store.StagedTree:
+    """What ``marathonctl stage`` would have put below ``state_dir``, without its 444 MB: a link to the one copy of all tests."""
+    codex_tree()
+    state_dir.mkdir(parents=True, exist_ok=True)
+    (state_dir / "staged").symlink_to(CACHE / "staged")
+    tree = store.find(state_dir, codex_wanted())
+    assert tree is not None
+    return tree
