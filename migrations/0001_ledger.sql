@@ -225,6 +225,10 @@ CREATE TABLE trial_agent (
     CONSTRAINT trial_agent_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL))
 ) STRICT;
 
+-- Endings (trial_agent.ended_by) that are a spent budget; every other one is the agent's own.
+CREATE TABLE budget_end (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+INSERT INTO budget_end (name) VALUES ('deadline'), ('timer'), ('turn_cap'), ('token_budget'), ('money');
+
 -- Every run of the verifier, the first and the one "in place".
 CREATE TABLE verification (
     trial_id      INTEGER NOT NULL REFERENCES trial,
@@ -317,6 +321,14 @@ INSERT INTO void_code (code, side, explanation) VALUES
     ('host_rebooted',         'infrastructure', 'the host was started anew in the middle of the trial'),
     ('ledger_copied',         'infrastructure', 'the ledger was adopted as a copy; the trial belongs to the original'),
     ('run_dir_lost',          'infrastructure', 'the trial''s run directory cannot be read or written'),
+    ('gateway_failed',        'infrastructure', 'the gateway did not open the trial''s way to the model, or lost it'),
+    ('sidecar_failed',        'infrastructure', 'codex''s code-mode host does not run in this container'),
+    ('config_mismatch',       'infrastructure', 'what codex says it runs with is not what the arm demands'),
+    ('model_unreachable',     'infrastructure', 'the scripted command on the configured model did not leave its proof'),
+    ('model_failed',          'infrastructure', 'turns failed for reasons of the provider or the gateway, more often than is retried'),
+    ('usage_limit',           'infrastructure', 'the provider''s quota is used up'),
+    ('driver_failed',         'infrastructure', 'the agent''s server could not be driven: no answer, or an answer of unknown form'),
+    ('dead_agent',            'infrastructure', 'no command was run, and the sidecar or the server''s own errors say why'),
     ('operator',              'operator',       'withdrawn by a person'),
     ('provider',              'operator',       'the model provider failed'),
     ('stop_now',              'operator',       'ended by stop --now');
@@ -527,7 +539,7 @@ CREATE TRIGGER trial_repeats_its_score BEFORE UPDATE OF reward, partial, tests_p
      AND NEW.reward IS reward AND NEW.partial IS partial AND NEW.tests_passed IS tests_passed AND NEW.tests_total IS tests_total)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_score'); END;
 CREATE TRIGGER trial_repeats_its_agent BEFORE UPDATE OF budget_ended ON trial
-WHEN NEW.budget_ended IS NOT (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent WHERE trial_id = NEW.trial_id)
+WHEN NEW.budget_ended IS NOT (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_agent'); END;
 
 CREATE TRIGGER trial_is_never_deleted BEFORE DELETE ON trial BEGIN SELECT RAISE(ABORT, 'trial_is_never_deleted'); END;
@@ -730,7 +742,7 @@ BEGIN SELECT RAISE(ABORT, 'trial_agent_ends_once'); END;
 CREATE TRIGGER trial_agent_starts_running BEFORE INSERT ON trial_agent WHEN NEW.ended_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'trial_agent_starts_running'); END;
 CREATE TRIGGER trial_agent_is_repeated_in_trial AFTER UPDATE OF ended_by ON trial_agent
-BEGIN UPDATE trial SET budget_ended = NEW.ended_by IN ('deadline', 'timer') WHERE trial_id = NEW.trial_id; END;
+BEGIN UPDATE trial SET budget_ended = NEW.ended_by IN (SELECT name FROM budget_end) WHERE trial_id = NEW.trial_id; END;
 CREATE TRIGGER trial_agent_is_never_deleted BEFORE DELETE ON trial_agent
 BEGIN SELECT RAISE(ABORT, 'trial_agent_is_never_deleted'); END;
 

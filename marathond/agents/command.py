@@ -15,7 +15,7 @@ from anyio import sleep
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
-from marathond.ports.agent import AgentEnd, Environment, GatePassed
+from marathond.ports.agent import AgentEnd, Environment, GatePassed, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 
 OUTPUT = "/logs/agent/output.txt"
@@ -45,7 +45,10 @@ FILE_POLL_S = 2.0
 class CommandAgent:
     """Implements :class:`marathond.ports.agent.Agent` for the kinds oracle, nop and command."""
 
-    def mounts(self, task: Task, arm: Arm) -> Sequence[Mount]:
+    needs_model = False
+    has_tool_sessions = False
+
+    def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         return arm.mounts
 
     def environment(self, task: Task, arm: Arm) -> Mapping[str, str]:
@@ -90,7 +93,7 @@ class CommandAgent:
                 return None
             case AgentKind.ORACLE:
                 return ("/solution/solve.sh",), dict(env.task.solution_env)
-            case AgentKind.COMMAND:
+            case _:
                 return env.arm.argv, dict(env.arm.env)
 
     async def create(self, env: Environment) -> str | None:
@@ -119,6 +122,12 @@ class CommandAgent:
             if not await self._wrapper_alive(env):
                 return self._from_file(env)
             await sleep(FILE_POLL_S)
+
+    async def halt(self, env: Environment, exec_id: str) -> None:
+        """Nothing to say to a command: it is killed."""
+
+    async def collect(self, env: Environment) -> Receipt | None:
+        return None
 
     async def _wrapper_alive(self, env: Environment) -> bool:
         try:

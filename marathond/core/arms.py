@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from marathond.core.model import AfterAgent, AgentKind, Arm, Mount
+from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Drive, Mount
 
 
 def arm_to_data(arm: Arm) -> dict[str, Any]:
@@ -20,7 +21,12 @@ def arm_to_data(arm: Arm) -> dict[str, Any]:
         "mounts": [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in arm.mounts],
         "install_check": list(arm.install_check),
         "after_agent": arm.after_agent.value,
+        "codex": None if arm.codex is None else codex_to_data(arm.codex),
     }
+
+
+def codex_to_data(codex: CodexArm) -> dict[str, Any]:
+    return {**asdict(codex), "drive": codex.drive.value}
 
 
 def arm_from_data(data: Mapping[str, Any]) -> Arm:
@@ -35,4 +41,5 @@ def arm_from_data(data: Mapping[str, Any]) -> Arm:
         mounts=tuple(Mount(m["source"], m["target"], m["read_only"]) for m in data["mounts"]),
         install_check=tuple(data["install_check"]),
         after_agent=AfterAgent(data["after_agent"]),
+        codex=None if data.get("codex") is None else CodexArm(**{**data["codex"], "drive": Drive(data["codex"]["drive"])}),
     )

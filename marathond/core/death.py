@@ -32,11 +32,15 @@ class Verdict:
     keep: tuple[Proc, ...]
 
 
-def judge(processes: Iterable[Proc], *, main_pid: int, agent_pids: Iterable[int], policy: AfterAgent) -> Verdict:
+def judge(
+    processes: Iterable[Proc], *, main_pid: int, agent_pids: Iterable[int], policy: AfterAgent, tool_sessions: bool = False
+) -> Verdict:
     """Decide over one paused look.
 
     :param main_pid: State.Pid of the container; its session is the idle main process and is never touched.
     :param agent_pids: host pids of the execs that must be dead (their sessions bear the same numbers).
+    :param tool_sessions: an agent that gives each tool command a session of its own (codex 0.171 does): the sessions of its children are
+        what it is doing right now, and die with it (fault b07).  What a command put into a further session is detached.
     """
     everyone = list(processes)
     by_pid = {p.pid: p for p in everyone}
@@ -47,5 +51,9 @@ def judge(processes: Iterable[Proc], *, main_pid: int, agent_pids: Iterable[int]
     if policy is AfterAgent.KILL_ALL:
         return Verdict(tuple(others), ())
     # A session lives on after its leader ended, so the number alone decides; descent says nothing once a parent is dead.
-    kill = tuple(p for p in others if p.session in agents or p.pid in agents)
+    doomed = {p.pid for p in others if p.session in agents or p.pid in agents}
+    if tool_sessions:
+        sessions = {p.session for p in others if p.ppid in doomed}
+        doomed |= {p.pid for p in others if p.session in sessions}
+    kill = tuple(p for p in others if p.pid in doomed)
     return Verdict(kill, tuple(p for p in others if p not in kill))

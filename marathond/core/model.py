@@ -112,6 +112,14 @@ class AgentKind(StrEnum):
     ORACLE = "oracle"
     NOP = "nop"
     COMMAND = "command"
+    CODEX = "codex"
+
+
+class Drive(StrEnum):
+    """How a codex arm is driven: ``turn``, one turn with goals off; ``goal``, a native goal that codex continues by itself."""
+
+    TURN = "turn"
+    GOAL = "goal"
 
 
 class AfterAgent(StrEnum):
@@ -131,6 +139,35 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class CodexArm:
+    """What a codex arm is given and how it is driven.  All of it is treatment.
+
+    The first block is one for all arms of a campaign (``[codex]``), the second the arm's own.  ``package``: what identifies the staged
+    binaries (version, source and content).  ``infra_retries``: how often a turn that the infrastructure failed is taken up again.
+    ``objective``: of a goal; the whole instruction goes into the turn.  ``operator``: whether a goal that the model declared blocked is
+    resumed, at most ``unblocks_at_most`` times.  ``turns_at_most``: of one trial.  ``idle_turns_at_most``: turns in a row without a tool
+    call after which a goal is no longer continued (a model that answers nothing spins 25 turns a second, fault c07).
+    """
+
+    package: str
+    version: str
+    model: str
+    effort: str
+    infra_retries: int = 3
+    request_max_retries: int = 8
+    stream_max_retries: int = 8
+    stream_idle_timeout_ms: int = 300_000
+
+    drive: Drive = Drive.TURN
+    objective: str = "Finish the task."
+    token_budget: int | None = None
+    operator: bool = False
+    unblocks_at_most: int = 8
+    turns_at_most: int = 500
+    idle_turns_at_most: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class Arm:
     """One way of driving the agent, as data.  Everything here is part of the treatment."""
 
@@ -143,6 +180,7 @@ class Arm:
     mounts: tuple[Mount, ...] = ()
     install_check: tuple[str, ...] = ()
     after_agent: AfterAgent = AfterAgent.KEEP_DETACHED
+    codex: CodexArm | None = None
 
 
 class TrialState(StrEnum):
@@ -161,11 +199,24 @@ LIVE_STATES = frozenset({TrialState.RESERVED, TrialState.PREPARING, TrialState.R
 
 
 class EndedBy(StrEnum):
-    """Why the agent stopped; an ordinary value, graded alike for every arm."""
+    """Why the agent stopped; an ordinary value, graded alike for every arm (fault a04)."""
 
     AGENT = "agent"
     DEADLINE = "deadline"
     TIMER = "timer"
+    BLOCKED = "blocked"
+    """The model declared its goal blocked, and nobody is there to resume it."""
+    UNBLOCK_CAP = "unblock_cap"
+    """The same, after as many resumptions as the arm allows."""
+    TURN_CAP = "turn_cap"
+    NO_PROGRESS = "no_progress"
+    TOKEN_BUDGET = "token_budget"
+    MONEY = "money"
+    """The trial's own cap of money."""
+
+
+BUDGET_ENDS = frozenset({EndedBy.DEADLINE, EndedBy.TIMER, EndedBy.TURN_CAP, EndedBy.TOKEN_BUDGET, EndedBy.MONEY})
+"""Ends that are a spent budget; every other one is the agent's own."""
 
 
 def trial_label(trial_id: int) -> str:

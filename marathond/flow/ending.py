@@ -36,9 +36,12 @@ def _procs(processes: Iterable[Process]) -> list[Proc]:
     return [Proc(p.pid, p.ppid, p.session, p.start_ticks, p.argv) for p in processes]
 
 
-async def prove_death(world: World, container_id: str, agent_pids: Iterable[int], policy: AfterAgent) -> Death:
+async def prove_death(
+    world: World, container_id: str, agent_pids: Iterable[int], policy: AfterAgent, *, tool_sessions: bool = False
+) -> Death:
     """Until no process of the agent's sessions lives.  Raises GateFailed("agent_undead") when that cannot be shown."""
     engine, pids = world.engine, frozenset(agent_pids)
+    decided = functools.partial(judge, agent_pids=pids, policy=policy, tool_sessions=tool_sessions)
     killed: dict[int, Proc] = {}
     paused_once = False
     for attempt in range(ROUNDS):
@@ -46,13 +49,12 @@ async def prove_death(world: World, container_id: str, agent_pids: Iterable[int]
         if info is None or not info.running:
             return Death(tuple(killed.values()), (), container_running=False)
         main_pid = info.pid
-        verdict = judge(await _list(world, container_id), main_pid=main_pid, agent_pids=pids, policy=policy)
+        verdict = decided(await _list(world, container_id), main_pid=main_pid)
         # Only what lives can fork: with nothing to kill and nothing detached, no pause is needed to be sure.
         if not verdict.kill and not verdict.keep:
             return Death(tuple(killed.values()), (), container_running=True)
         if verdict.kill or not paused_once:
-            decide = functools.partial(judge, main_pid=main_pid, agent_pids=pids, policy=policy)
-            seen = await _paused(world, container_id, decide)
+            seen = await _paused(world, container_id, functools.partial(decided, main_pid=main_pid))
             if seen is not None and not seen.kill:
                 return Death(tuple(killed.values()), seen.keep, container_running=True)
             if seen is not None:

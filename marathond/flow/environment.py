@@ -135,7 +135,7 @@ def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, ag
         labels=world.labels(context.trial_id, context.token),
         network=network_id,
         env={**task.env, **agent.environment(task, arm)},
-        mounts=(*standard_mounts(run), *agent.mounts(task, arm)),
+        mounts=(*standard_mounts(run), *agent.mounts(task, arm, run, world.fixed.staged)),
         workdir=task.workdir,
         cpus=task.cpus,
         memory_mb=task.memory_mb,
@@ -173,6 +173,7 @@ def make_run_dir(run: RunDir, instruction: str) -> None:
         (run.logs / "verifier", 0o777),
         (run.logs / "artifacts", 0o777),
         (run.ctl, 0o777),
+        (run.home, 0o777),
     ):
         folder.mkdir()
         folder.chmod(mode)

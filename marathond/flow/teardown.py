@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.core.model import trial_label
+from marathond.flow import ways
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings, networks, trials
 from marathond.ledger.verbs.context import cell_context
@@ -75,6 +76,7 @@ async def remove_network(world: World, trial_id: int) -> bool:
 
 async def tear_down(world: World, trial_id: int) -> bool:
     """Everything once; True when nothing is left and the claim is released."""
+    await ways.close_ways(world, trial_id)
     if not await remove_container(world, trial_id):
         return False
     network_gone = await remove_network(world, trial_id)

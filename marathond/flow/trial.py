@@ -15,29 +15,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
 from anyio import to_thread
 
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
 from marathond.core.errors import EngineError, EngineTimeout, GateFailed
 from marathond.core.limits import effective_agent_limit
-from marathond.core.model import Arm, EndedBy, Task, TrialState, trial_label
-from marathond.flow import environment, gates, grading
-from marathond.flow.ending import Death, prove_death
+from marathond.core.model import Arm, Task, TrialState, trial_label
+from marathond.flow import environment, gates, grading, ways
+from marathond.flow.agentlog import LedgerLog
 from marathond.flow.same_task import same_task
 from marathond.flow.teardown import tear_down
+from marathond.flow.watching import SESSION, TIMER_GRACE_S, watch
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
-from marathond.ledger.verbs import admission, findings, show, trials
+from marathond.ledger.verbs import admission, findings, trials
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.trials import Fact
-from marathond.ports.agent import AgentEnd, Environment
-
-SESSION = "agent session"
-"""Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
-TIMER_GRACE_S = 30
-"""The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
+from marathond.ports.agent import Agent, Environment
+from marathond.ports.engine import ContainerInfo
 
 
 async def run_trial(world: World, trial_id: int, *, recovered: bool = False) -> None:
@@ -121,7 +117,7 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
         await _prepare(world, context, task, arm)
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.RUNNING:
-        await _watch(world, context, task, arm)
+        await watch(world, context, task, arm)
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.VERIFYING:
         await grading.grade(world, context, task, recovered=recovered)
@@ -152,17 +148,21 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
         tries = await gates.healthy(world, info.id, task.healthcheck)
         passed.append(Fact("gate healthcheck", f"passed at try {tries}", "task"))
     limit = effective_agent_limit(world.fixed.own_limit_s, task.agent_timeout_s, world.fixed.agent_multiplier)
-    timer_s = None if limit.limit_s is None else math.ceil(limit.limit_s) + TIMER_GRACE_S
-    env = Environment(world.engine, info.id, task, arm, run, world.fixed.gate_timeout_s, timer_s)
+    env = await _environment(world, trial_id, info, task, arm, agent, limit.limit_s)
     passed += [Fact(f"gate {gate.name}", gate.value, "arm") for gate in await agent.gates(env)]
+    await ways.close_ways(world, trial_id, "gate")
     exec_id = await agent.create(env)
+    started_mono_ms = world.clock.mono_ms()
+    if agent.needs_model:
+        # Stored at the gateway before the agent can ask: a daemon that is gone a moment later has bounded it already (fault c19).
+        await ways.set_deadline(world, trial_id, None if limit.limit_s is None else started_mono_ms + max(1, int(limit.limit_s * 1000)))
     await world.ledger.write(
         _write_start,
         trial_id,
         (*environment.facts(task, arm, info), *passed),
         exec_id=exec_id,
         # The deadline starts here, with the agent, never in the queue (fault c09).
-        started_mono_ms=world.clock.mono_ms(),
+        started_mono_ms=started_mono_ms,
         boot_id=world.clock.boot_id,
         limit_ms=None if limit.limit_s is None else max(1, int(limit.limit_s * 1000)),
         limit_origin=limit.origin,
@@ -173,6 +173,36 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     if exec_id is not None:
         await _begin(world, env, exec_id)
         await _note_session(world, trial_id, exec_id)
+
+
+async def _environment(
+    world: World, trial_id: int, info: ContainerInfo, task: Task, arm: Arm, agent: Agent, limit_s: float | None
+) -> Environment:
+    """What the agent is given; for one that needs a model, with its way there open."""
+    gateway = world.fixed.gateway
+    model = gate = None
+    ticks = 0
+    if agent.needs_model:
+        ticks = await ways.start_ticks(world, info)
+        route = "" if gateway is None else gateway.route
+        model = await ways.open_way(world, trial_id, info, task, route)
+        gate = await ways.open_way(world, trial_id, info, task, "" if gateway is None else gateway.gate_route, "gate")
+    # Held time moves the deadline while a daemon is there to see it; the timer must not fire before the latest that it may come to.
+    held_s = gateway.held_at_most_ms / 1000 if gateway is not None and agent.needs_model else 0
+    return Environment(
+        world.engine,
+        info.id,
+        task,
+        arm,
+        world.run_dir(trial_id),
+        world.fixed.gate_timeout_s,
+        LedgerLog(world, trial_id),
+        info.pid,
+        ticks,
+        timer_s=None if limit_s is None else math.ceil(limit_s + held_s) + TIMER_GRACE_S,
+        model=model,
+        gate_model=gate,
+    )
 
 
 def _write_start(c: sqlite3.Connection, /, trial_id: int, facts: Sequence[Fact], *, now_ms: int, **start: Any) -> None:
@@ -200,76 +230,3 @@ async def _note_session(world: World, trial_id: int, exec_id: str) -> None:
     if seen is not None and seen.pid:
         fact = Fact(SESSION, str(seen.pid), "engine")
         await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
-
-
-async def _watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
-    """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
-    assert context.agent is not None and context.container is not None and context.container.docker_id is not None
-    row, container_id, breaks = context.agent, context.container.docker_id, world.engine_breaks
-    env = Environment(world.engine, container_id, task, arm, world.run_dir(context.trial_id), world.fixed.gate_timeout_s)
-    end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
-    if row.exec_id is not None:
-        left_s = math.inf if row.limit_ms is None else max(0, row.started_mono_ms + row.limit_ms - world.clock.mono_ms()) / 1000
-        with anyio.move_on_after(left_s):
-            end = await AGENTS[arm.kind].wait(env, row.exec_id)
-        if end is None:
-            end = await _ended_before_us(world, row.exec_id)
-    death = await _death(world, context.trial_id, container_id, row.exec_id, arm)
-    info = await world.look(lambda: world.engine.inspect_container(container_id))
-    await _record_end(world, context, end, death, oom_killed=bool(info and info.oom_killed))
-    if not death.container_running:
-        shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
-        if info is None or world.engine_breaks != breaks:
-            raise GateFailed("container_lost", f"the container ended while the agent ran, and its engine was away: {shown}")
-        await grading.doubt(
-            world, context.trial_id, "container_ended", f"the container ended under its agent, the engine did not: {shown}", {}
-        )
-
-
-async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:
-    """Past the deadline: did the agent end by itself first, while no daemon was there to see it?"""
-    info = await world.look(lambda: world.engine.inspect_exec(exec_id))
-    return AgentEnd(info.exit_code, "exec") if info is not None and not info.running and info.exit_code is not None else None
-
-
-async def _death(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm) -> Death:
-    if exec_id is None:
-        info = await world.look(lambda: world.engine.inspect_container(container_id))
-        return Death((), (), container_running=info is not None and info.running)
-    seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
-    pids = [seen.pid] if seen is not None and seen.pid else []
-    if seen is None:
-        known = (await world.ledger.read(show.show, trial_id)).facts
-        pids = [int(fact.value) for fact in known if fact.name == SESSION]
-    return await prove_death(world, container_id, pids, arm.after_agent)
-
-
-async def _record_end(world: World, context: TrialContext, end: AgentEnd | None, death: Death, *, oom_killed: bool) -> None:
-    assert context.agent is not None
-    row, now_mono_ms = context.agent, world.clock.mono_ms()
-    deadline_ms = None if row.limit_ms is None else row.started_mono_ms + row.limit_ms
-    overrun_ms = None if deadline_ms is None else max(0, now_mono_ms - deadline_ms)
-    if end is None:
-        ended_by = EndedBy.DEADLINE
-    elif end.exit_code == 137 and overrun_ms:
-        # The container's own timer: it fires TIMER_GRACE_S after the deadline, however late somebody looks.
-        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, TIMER_GRACE_S * 1000)
-    else:
-        # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
-        ended_by, overrun_ms = EndedBy.AGENT, None if overrun_ms else overrun_ms
-    listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
-    await world.ledger.write(
-        trials.agent_ended,
-        context.trial_id,
-        ended_by=ended_by.value,
-        exit_code=end.exit_code if end else None,
-        exit_source=end.source if end else "",
-        oom_killed=oom_killed,
-        overrun_ms=overrun_ms,
-        processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
-        ended_mono_ms=now_mono_ms,
-        now_ms=world.clock.wall_ms(),
-    )
-    log.info(
-        "agent_ended", trial=trial_label(context.trial_id), arm=context.arm, task=context.task, by=ended_by.value, kept=len(death.kept)
-    )

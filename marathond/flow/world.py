@@ -30,6 +30,24 @@ PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
+class Ways:
+    """How trials reach their model: the gateway's folder, and what a listener of ours says.
+
+    ``port``: on loopback inside the container's network namespace; the gate's and the verifier's listeners take the next two.
+    ``held_at_most_ms``: most held time that is not charged to one trial's deadline; 0: all of it is charged.
+    """
+
+    folder: Path
+    port: int
+    route: str
+    gate_route: str
+    verifier_route: str | None
+    verifier_env: Mapping[str, str]
+    strip: tuple[str, ...]
+    held_at_most_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
     """What stays the same for one daemon life.  Paths are absolute; ``own_limit_s`` and the multipliers are part of the treatment."""
 
@@ -53,6 +71,11 @@ class Fixed:
     pull_timeout_s: float
     max_artifact_bytes: int
     max_artifact_files: int
+    staged: Mapping[str, Path] = field(default_factory=dict)
+    """Package id to its tree on this host (``marathonctl stage``)."""
+    gateway: Ways | None = None
+    """None: no arm needs a model."""
+    trial_cap_nusd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

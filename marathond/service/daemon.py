@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import anyio
 import structlog
@@ -37,6 +38,7 @@ from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
+from marathond.service.staged import staged_codex
 from marathond.service.treatment import needs_restart
 
 log = structlog.get_logger("marathond")
@@ -70,6 +72,7 @@ class Daemon:
         self.scheduler: Scheduler | None = None
         self.degraded = ""
         self._values: dict[str, KnobValue] = {}
+        self._staged: dict[str, Path] = {}
         self._settings_changed = Wake()
 
     # ── what commands ask of the daemon ──
@@ -133,7 +136,7 @@ class Daemon:
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
         result = await self._submit(self.settings, "marathond")
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
-        fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ)
+        fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ, self._staged)
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
@@ -297,7 +300,11 @@ class Daemon:
 
     async def _submit(self, settings: Settings, author: str) -> SubmitResult:
         await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
-        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ))
+        codex = await to_thread.run_sync(staged_codex, settings)
+        if codex is not None:
+            self._staged[codex.package_id] = codex.root
+        package = "" if codex is None else codex.package_id
+        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ), package)
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 
     async def _knobs(self, fixed: Fixed) -> Knobs:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from marathond.core.plan import Limits
-from marathond.flow.world import Fixed, Knobs
+from marathond.flow.world import Fixed, Knobs, Ways
 from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.settings import Settings
 
@@ -47,8 +48,34 @@ def configured_knobs(settings: Settings) -> dict[str, KnobValue]:
     return {key: _plain(settings, key) for key in KNOBS}
 
 
-def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, str]) -> Fixed:
-    """What stays the same for one daemon life."""
+def gateway_folder(s: Settings) -> Path:
+    """Where daemon and gateway meet: gateway.json, listeners, acks, the journal."""
+    return s.daemon.state_dir / "gateway"
+
+
+GATE_ROUTE = "gate"
+"""The gateway's route to the scripted answers of the gates; the name is taken."""
+
+
+def ways(s: Settings) -> Ways | None:
+    """None: the campaign needs no model."""
+    if not s.gateway.routes:
+        return None
+    names = list(s.gateway.routes)
+    return Ways(
+        folder=gateway_folder(s),
+        port=s.gateway.port,
+        route=s.gateway.route or (names[0] if len(names) == 1 else "main"),
+        gate_route=GATE_ROUTE,
+        verifier_route=s.gateway.verifier_route,
+        verifier_env=dict(s.gateway.verifier_env),
+        strip=s.gateway.strip,
+        held_at_most_ms=0 if s.gateway.held_is_charged else int(s.gateway.held_at_most_s * 1000),
+    )
+
+
+def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, str], staged: Mapping[str, Path]) -> Fixed:
+    """What stays the same for one daemon life.  ``staged``: package id to its tree."""
     return Fixed(
         ledger_id=ledger_id,
         engine_name=s.engine.name,
@@ -70,6 +97,9 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         pull_timeout_s=s.engine.pull_timeout_s,
         max_artifact_bytes=s.limits.artifact_max_mb << 20,
         max_artifact_files=s.limits.artifact_max_files,
+        staged=dict(staged),
+        gateway=ways(s),
+        trial_cap_nusd=None if s.money.trial_cap_usd is None else round(s.money.trial_cap_usd * 1e9),
     )
 
 

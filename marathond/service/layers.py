@@ -199,6 +199,11 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
             whole["daemon"] = change(whole["daemon"], key, path)
     if "campaign" in whole:
         whole["campaign"] = change(whole["campaign"], "tasks", each(pattern))
+    if "codex" in whole:
+        whole["codex"] = change(whole["codex"], "folder", path)
+    if isinstance(gateway := whole.get("gateway"), Mapping) and isinstance(routes := gateway.get("routes"), Mapping):
+        files = {name: change(change(route, "key_file", path), "ca_file", path) for name, route in routes.items()}
+        whole["gateway"] = {**gateway, "routes": files}
     if isinstance(arms := whole.get("arms"), Mapping):
         sources = each(lambda mount: change(mount, "source", path))
         whole["arms"] = {name: change(arm, "mounts", sources) for name, arm in arms.items()}

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from marathond.core import paths
-from marathond.core.model import AfterAgent, AgentKind
+from marathond.core.model import AfterAgent, AgentKind, Drive
 from marathond.core.order import Order
 from marathond.core.subnets import SMALLEST_PREFIX
 from marathond.service.knobs import KNOBS
@@ -215,6 +215,10 @@ class MountSection(Section):
         return self
 
 
+GOAL_KEYS = ("objective", "token_budget", "operator", "unblocks_at_most", "turns_at_most", "idle_turns_at_most")
+CODEX_KEYS = ("drive", *GOAL_KEYS)
+
+
 class ArmSection(Section):
     """``[arms.NAME]``: one way of driving the agent.  Everything here is part of the treatment."""
 
@@ -226,6 +230,23 @@ class ArmSection(Section):
     mounts: tuple[MountSection, ...] = ()
     install_check: tuple[Text, ...] = ()
     after_agent: AfterAgent | None = None
+    drive: Drive | None = Field(default=None, description="of a codex arm: turn (one turn, goals off) or goal (a native goal)")
+    objective: Annotated[str, Strict(), StringConstraints(min_length=1, max_length=4000)] | None = None
+    token_budget: Annotated[Int, Field(ge=1)] | None = None
+    operator: Flag | None = None
+    unblocks_at_most: Annotated[Int, Field(ge=0, le=1000)] | None = None
+    turns_at_most: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
+    idle_turns_at_most: Annotated[Int, Field(ge=1, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _keys_of_codex(self) -> ArmSection:
+        codex = self.kind is AgentKind.CODEX
+        if codex and self.drive is None:
+            raise guilty("drive", f'required for kind = "codex": {" or ".join(drive.value for drive in Drive)}')
+        for key in CODEX_KEYS if not codex else GOAL_KEYS if self.drive is not Drive.GOAL else ():
+            if getattr(self, key) is not None:
+                raise guilty(key, f'only for kind = "codex"{"" if not codex else " with drive = goal"}')
+        return self
 
     @model_validator(mode="after")
     def _argv_belongs_to_command(self) -> ArmSection:

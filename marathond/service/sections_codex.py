@@ -5,11 +5,11 @@ Owns what a valid value is, as :mod:`marathond.service.sections` does for the ot
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, Strict, model_validator
 
-from marathond.service.sections import HostPath, Section, Word, guilty
+from marathond.service.sections import HostPath, Int, Section, Word, guilty
 from marathond.staging import pins
 
 
@@ -23,6 +23,14 @@ class CodexSection(Section):
         default_factory=lambda data: None if data.get("folder") else pins.KNOWN.get(data.get("version", "")),
         description="hash of the npm package, sha512-…; with folder optional, then the tree's own sha256-…",
     )
+
+    # --- what every codex arm of the campaign is given alike ---
+    model: Word | None = Field(default=None, description="model slug; required when an arm of kind codex takes part")
+    effort: Literal["minimal", "low", "medium", "high", "xhigh"] = Field(default="high", description="reasoning effort")
+    infra_retries: Int = Field(default=3, ge=0, le=100, description="how often a turn that the infrastructure failed is taken up again")
+    request_max_retries: Int = Field(default=8, ge=0, le=100, description="codex's own retries of a request")
+    stream_max_retries: Int = Field(default=8, ge=0, le=100, description="codex's own retries of a stream that broke off")
+    stream_idle_timeout_ms: Int = Field(default=300_000, ge=1000, le=3_600_000, description="codex's patience with a silent stream")
 
     @model_validator(mode="after")
     def _source_is_pinned(self) -> CodexSection:

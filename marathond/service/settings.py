@@ -23,11 +23,24 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from marathond.core import paths
 from marathond.core.errors import ConfigError
-from marathond.core.model import Arm, Mount
+from marathond.core.model import AgentKind, Arm, CodexArm, Mount
 from marathond.core.tomlindex import KeyPath
 from marathond.service.knobs import did_you_mean
 from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
-from marathond.service.sections import Admission, ArmSection, Campaign, Daemon, EngineSection, Limits, Network, Slug, guilty
+from marathond.service.sections import (
+    GOAL_KEYS,
+    Admission,
+    ArmSection,
+    Campaign,
+    Daemon,
+    EngineSection,
+    Limits,
+    Network,
+    Slug,
+    guilty,
+)
+from marathond.service.sections_codex import CodexSection
+from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
 
@@ -45,6 +58,10 @@ class Settings(BaseSettings):
     admission: Admission = Field(default_factory=Admission)
     limits: Limits = Field(default_factory=Limits)
     campaign: Campaign
+    codex: CodexSection = Field(default_factory=CodexSection)
+    gateway: GatewaySection = Field(default_factory=GatewaySection)
+    money: MoneySection = Field(default_factory=MoneySection)
+    notify: NotifySection = Field(default_factory=NotifySection)
     arms: dict[Slug, ArmSection] = Field(min_length=1)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
@@ -55,6 +72,10 @@ class Settings(BaseSettings):
             if name not in self.arms:
                 known = f"; defined: {', '.join(self.arms)}"
                 raise guilty(f"campaign.arms.{index}", "no such arm in [arms]" + did_you_mean(name, self.arms, otherwise=known))
+        if self.drives_codex and self.codex.model is None:
+            raise guilty("codex.model", 'required, for there is an arm of kind = "codex"')
+        if self.drives_codex and not self.gateway.routes:
+            raise guilty("gateway.routes", 'required, for there is an arm of kind = "codex"')
         return self
 
     @classmethod
@@ -79,11 +100,19 @@ class Settings(BaseSettings):
         """The campaign's arms, in the order in which it names them (by default all, as defined)."""
         return self.campaign.arms or tuple(self.arms)
 
-    def arm_models(self) -> tuple[Arm, ...]:
-        """The campaign's arms as the rest of the program knows them, ``after_agent`` resolved."""
-        return tuple(self._arm(name, self.arms[name]) for name in self.arm_names)
+    def arm_models(self, package: str = "") -> tuple[Arm, ...]:
+        """The campaign's arms as the rest of the program knows them, ``after_agent`` resolved.
 
-    def _arm(self, name: str, arm: ArmSection) -> Arm:
+        :param package: id of the staged codex; empty where nothing is hashed or run.
+        """
+        return tuple(self._arm(name, self.arms[name], package) for name in self.arm_names)
+
+    @property
+    def drives_codex(self) -> bool:
+        """Whether an arm of the campaign is of kind codex: then it needs a staged codex and a gateway."""
+        return any(self.arms[name].kind is AgentKind.CODEX for name in self.arm_names)
+
+    def _arm(self, name: str, arm: ArmSection, package: str) -> Arm:
         return Arm(
             name=name,
             kind=arm.kind,
@@ -94,6 +123,23 @@ class Settings(BaseSettings):
             mounts=tuple(Mount(str(mount.source), mount.target, mount.read_only) for mount in arm.mounts),
             install_check=arm.install_check,
             after_agent=arm.after_agent or self.limits.after_agent,
+            codex=self._codex(arm, package) if arm.kind is AgentKind.CODEX else None,
+        )
+
+    def _codex(self, arm: ArmSection, package: str) -> CodexArm:
+        assert self.codex.model is not None and arm.drive is not None
+        given = {key: getattr(arm, key) for key in GOAL_KEYS if getattr(arm, key) is not None}
+        return CodexArm(
+            package=package,
+            version=self.codex.version,
+            model=self.codex.model,
+            effort=self.codex.effort,
+            infra_retries=self.codex.infra_retries,
+            request_max_retries=self.codex.request_max_retries,
+            stream_max_retries=self.codex.stream_max_retries,
+            stream_idle_timeout_ms=self.codex.stream_idle_timeout_ms,
+            drive=arm.drive,
+            **given,
         )
 
 

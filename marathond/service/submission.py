@@ -20,12 +20,15 @@ from marathond.service.treatment import arm_treatment, campaign_treatment, canon
 from marathond.tasks.harbor import read_task
 
 
-def build(settings: Settings, author: str, environ: Mapping[str, str]) -> Submission:
-    """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError."""
+def build(settings: Settings, author: str, environ: Mapping[str, str], package: str = "") -> Submission:
+    """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError.
+
+    :param package: id of the staged codex, which is part of its arms' treatment (fault a18).
+    """
     treatment = campaign_treatment(settings)
     arms = tuple(
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
-        for arm in settings.arm_models()
+        for arm in settings.arm_models(package)
     )
     tasks = tuple(task_row(read_task(path, environ)) for path in task_folders(settings))
     return Submission(

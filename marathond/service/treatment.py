@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from marathond.core.arms import codex_to_data
 from marathond.core.model import Arm
 from marathond.service.knobs import KNOBS
 
@@ -38,6 +39,11 @@ TREATMENT_KEYS = frozenset(
         "limits.verifier_timeout_multiplier",
         "limits.after_agent",
         "engine.build_args",
+        "gateway.strip",
+        "gateway.hold_s",
+        "gateway.held_is_charged",
+        "gateway.held_at_most_s",
+        "money.trial_cap_usd",
     }
 )
 
@@ -54,8 +60,8 @@ class Change(StrEnum):
 
 
 def change_of(key: str) -> Change:
-    """By dotted key (``admission.concurrency``); everything below ``arms.`` is treatment."""
-    if key in TREATMENT_KEYS or key.startswith("arms."):
+    """By dotted key (``admission.concurrency``); everything below ``arms.`` and ``codex.`` is treatment."""
+    if key in TREATMENT_KEYS or key.startswith(("arms.", "codex.")):
         return Change.TREATMENT
     if key in KNOBS:
         return Change.LIVE
@@ -65,7 +71,7 @@ def change_of(key: str) -> Change:
 def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
     """Dotted keys that differ and count only from the next start, in the order of the configuration."""
     found = []
-    for section in ("daemon", "engine", "network", "limits"):
+    for section in ("daemon", "engine", "network", "limits", "gateway", "money", "notify"):
         for key in type(getattr(began, section)).model_fields:
             dotted = f"{section}.{key}"
             # Build arguments that are treatment would have been refused: what differs are proxies, which the next start takes.
@@ -84,7 +90,13 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
         "verifier_timeout_multiplier": limits.verifier_timeout_multiplier,
         "after_agent": limits.after_agent.value,
         "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
-    }
+    } | (_model_treatment(settings) if settings.drives_codex else {})
+
+
+def _model_treatment(settings: Settings) -> dict[str, Any]:
+    """Only where a model takes part: other campaigns keep the form, and the hash, that they have always had."""
+    gateway = {key: getattr(settings.gateway, key) for key in ("strip", "hold_s", "held_is_charged", "held_at_most_s")}
+    return {"gateway": gateway, "trial_cap_usd": settings.money.trial_cap_usd}
 
 
 def arm_treatment(arm: Arm) -> dict[str, Any]:
@@ -99,6 +111,7 @@ def arm_treatment(arm: Arm) -> dict[str, Any]:
         "mounts": [{"source": mount.source, "target": mount.target, "read_only": mount.read_only} for mount in arm.mounts],
         "install_check": list(arm.install_check),
         "after_agent": arm.after_agent.value,
+        "codex": None if arm.codex is None else codex_to_data(arm.codex),
     }
 
 

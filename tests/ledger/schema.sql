@@ -1,4 +1,4 @@
--- user_version 2, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
+-- user_version 3, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
 
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -11,6 +11,17 @@ CREATE TABLE admission_stop (
     ended_at_ms INTEGER,
     ended_by    TEXT
 ) STRICT;
+
+CREATE TABLE agent_event (
+    trial_id    INTEGER NOT NULL REFERENCES trial,
+    seq         INTEGER NOT NULL,
+    kind        TEXT    NOT NULL,
+    detail_json TEXT    NOT NULL CONSTRAINT agent_event_detail_is_json CHECK (json_valid(detail_json)),
+    at_ms       INTEGER NOT NULL,
+    mono_ms     INTEGER NOT NULL,
+    run_id      INTEGER NOT NULL REFERENCES run,
+    PRIMARY KEY (trial_id, seq)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE arm (
     arm_id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -48,6 +59,8 @@ CREATE TABLE block (
     CONSTRAINT block_key UNIQUE (block_id, task_id, replicate),
     FOREIGN KEY (task_id, campaign_id) REFERENCES task (task_id, campaign_id)
 ) STRICT;
+
+CREATE TABLE budget_end (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 
 CREATE TABLE campaign (
     campaign_id    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -119,6 +132,14 @@ CREATE TABLE finding (
     ack_reason    TEXT
 ) STRICT;
 
+CREATE TABLE gateway_journal (
+    singleton INTEGER PRIMARY KEY CONSTRAINT gateway_journal_one_row CHECK (singleton = 1),
+    segment   INTEGER NOT NULL,
+    byte      INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE ledger_identity (
     singleton     INTEGER PRIMARY KEY CONSTRAINT ledger_identity_one_row CHECK (singleton = 1),
     ledger_id     TEXT    NOT NULL CONSTRAINT ledger_id_is_12_hex CHECK (length(ledger_id) = 12 AND ledger_id NOT GLOB '*[^0-9a-f]*'),
@@ -128,6 +149,52 @@ CREATE TABLE ledger_identity (
     inode         INTEGER NOT NULL,
     host          TEXT    NOT NULL
 ) STRICT;
+
+CREATE TABLE model_request (
+    trial_id       INTEGER NOT NULL REFERENCES trial,
+    account        TEXT    NOT NULL,             -- 'agent', 'gate', 'verifier'
+    number         INTEGER NOT NULL,             -- the gateway's count within the trial
+    begun_mono_ms  INTEGER NOT NULL,
+    ended_at_ms    INTEGER,                      -- NULL: not ended yet
+    end            TEXT,                         -- complete, refused, gave_up, cut_by_..., gateway_died, not_recorded
+    status         INTEGER,
+    first_byte_ms  INTEGER,
+    total_ms       INTEGER,
+    held_ms        INTEGER NOT NULL DEFAULT 0,
+    budget_held_ms INTEGER NOT NULL DEFAULT 0,
+    retries        INTEGER NOT NULL DEFAULT 0,
+    model_asked    TEXT,
+    model          TEXT,
+    usage          TEXT    CONSTRAINT model_request_usage_known CHECK (usage IN ('known', 'unknown', 'none')),
+    input_tokens   INTEGER,
+    cached_tokens  INTEGER,                      -- a part of input_tokens
+    cache_write_tokens INTEGER,                  -- a part of input_tokens
+    output_tokens  INTEGER,
+    reasoning_tokens INTEGER,                    -- a part of output_tokens
+    cost_nusd      INTEGER,                      -- NULL: unknown (no price, or usage unknown)
+    error_type     TEXT,
+    PRIMARY KEY (trial_id, account, number),
+    CONSTRAINT model_request_known_has_tokens CHECK (usage IS NOT 'known' OR (input_tokens IS NOT NULL AND output_tokens IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE model_usage (
+    trial_id        INTEGER NOT NULL REFERENCES trial,
+    account         TEXT    NOT NULL,
+    model           TEXT    NOT NULL,            -- as the provider answered; '' where it did not say
+    requests        INTEGER NOT NULL DEFAULT 0,
+    failed          INTEGER NOT NULL DEFAULT 0,
+    unknown         INTEGER NOT NULL DEFAULT 0,  -- requests whose usage is unknown
+    input_tokens    INTEGER NOT NULL DEFAULT 0,
+    cached_tokens   INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens   INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+    held_ms         INTEGER NOT NULL DEFAULT 0,
+    retries         INTEGER NOT NULL DEFAULT 0,
+    cost_nusd       INTEGER NOT NULL DEFAULT 0,
+    unpriced        INTEGER NOT NULL DEFAULT 0,  -- requests with known usage and no price
+    PRIMARY KEY (trial_id, account, model)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE network_lease (
     lease_id       INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -191,6 +258,13 @@ CREATE TABLE park (
     ended_reason TEXT,
     passes_from_void_id INTEGER,                 -- set when a person ends it: earlier voids use up no passes any more
     CONSTRAINT park_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL))
+) STRICT;
+
+CREATE TABLE receipt (
+    trial_id     INTEGER PRIMARY KEY REFERENCES trial,
+    schema       INTEGER NOT NULL,
+    receipt_json TEXT    NOT NULL CONSTRAINT receipt_is_json CHECK (json_valid(receipt_json)),
+    at_ms        INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE review (
@@ -454,6 +528,14 @@ CREATE TRIGGER agent_ended_needs_ending BEFORE INSERT ON trial_event WHEN NEW.ev
     AND NOT EXISTS (SELECT 1 FROM trial_agent WHERE trial_id = NEW.trial_id AND ended_at_ms IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'agent_ended_needs_ending'); END;
 
+CREATE TRIGGER agent_event_is_append_only_d BEFORE DELETE ON agent_event BEGIN SELECT RAISE(ABORT, 'agent_event_is_append_only'); END;
+
+CREATE TRIGGER agent_event_is_append_only_u BEFORE UPDATE ON agent_event BEGIN SELECT RAISE(ABORT, 'agent_event_is_append_only'); END;
+
+CREATE TRIGGER agent_event_is_gapless BEFORE INSERT ON agent_event
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM agent_event WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'agent_event_is_gapless'); END;
+
 CREATE TRIGGER agent_started_needs_deadline BEFORE INSERT ON trial_event WHEN NEW.event = 'agent_started'
     AND NOT EXISTS (SELECT 1 FROM trial_agent WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'agent_started_needs_deadline'); END;
@@ -689,7 +771,7 @@ CREATE TRIGGER trial_agent_is_never_deleted BEFORE DELETE ON trial_agent
 BEGIN SELECT RAISE(ABORT, 'trial_agent_is_never_deleted'); END;
 
 CREATE TRIGGER trial_agent_is_repeated_in_trial AFTER UPDATE OF ended_by ON trial_agent
-BEGIN UPDATE trial SET budget_ended = NEW.ended_by IN ('deadline', 'timer') WHERE trial_id = NEW.trial_id; END;
+BEGIN UPDATE trial SET budget_ended = NEW.ended_by IN (SELECT name FROM budget_end) WHERE trial_id = NEW.trial_id; END;
 
 CREATE TRIGGER trial_agent_needs_prepared_trial BEFORE INSERT ON trial_agent
 WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'preparing'
@@ -749,7 +831,7 @@ WHEN NOT EXISTS (SELECT 1 FROM claim WHERE claim_id = NEW.claim_id AND cell_id =
 BEGIN SELECT RAISE(ABORT, 'trial_needs_live_claim'); END;
 
 CREATE TRIGGER trial_repeats_its_agent BEFORE UPDATE OF budget_ended ON trial
-WHEN NEW.budget_ended IS NOT (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent WHERE trial_id = NEW.trial_id)
+WHEN NEW.budget_ended IS NOT (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_agent'); END;
 
 CREATE TRIGGER trial_repeats_its_score BEFORE UPDATE OF reward, partial, tests_passed, tests_total ON trial WHEN NOT EXISTS
@@ -989,6 +1071,18 @@ LEFT JOIN trial_agent AS agent ON agent.trial_id = t.trial_id
 LEFT JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = t.trial_id)
 LEFT JOIN container ON container.trial_id = t.trial_id
 LEFT JOIN artifact_export AS export ON export.trial_id = t.trial_id;
+
+CREATE VIEW v_usage AS
+SELECT campaign.name AS campaign, printf('t%04d', u.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate,
+    trial.state, u.account, u.model, u.requests, u.failed, u.unknown, u.input_tokens, u.cached_tokens, u.cache_write_tokens,
+    u.output_tokens, u.reasoning_tokens, u.held_ms / 1000.0 AS held_s, u.retries,
+    iif(u.unpriced > 0, NULL, u.cost_nusd / 1e9) AS cost_usd, u.unpriced
+FROM model_usage AS u
+JOIN trial ON trial.trial_id = u.trial_id
+JOIN cell ON cell.cell_id = trial.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id
+JOIN task ON task.task_id = cell.task_id
+JOIN arm ON arm.arm_id = trial.arm_id;
 
 CREATE VIEW v_void AS
 SELECT campaign.name AS campaign, v.void_id AS void, printf('t%04d', v.trial_id) AS trial, printf('c%04d', trial.cell_id) AS cell,

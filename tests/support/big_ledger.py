@@ -94,7 +94,8 @@ _FILL = (
     """UPDATE trial SET (reward, partial, tests_passed, tests_total) =
            (SELECT reward, partial, tests_passed, tests_total FROM score AS s WHERE s.trial_id = trial.trial_id) WHERE state = 'scored'""",
     """UPDATE trial SET budget_ended =
-           (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent AS a WHERE a.trial_id = trial.trial_id) WHERE state = 'scored'""",
+           (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent AS a WHERE a.trial_id = trial.trial_id)
+       WHERE state = 'scored'""",
     """INSERT INTO artifact_export (trial_id, folder, at_ms)
        SELECT trial_id, 'f/' || trial_id, created_at_ms + 6000 FROM trial WHERE state <> 'running'""",
 )
@@ -124,7 +125,7 @@ _CHECKS = {
     "trial does not repeat its score": """SELECT count(*) FROM trial t WHERE (reward, partial, tests_passed, tests_total) IS NOT
         (SELECT reward, partial, tests_passed, tests_total FROM score s WHERE s.trial_id = t.trial_id ORDER BY score_id DESC LIMIT 1)""",
     "trial does not repeat its agent": """SELECT count(*) FROM trial t WHERE budget_ended IS NOT
-        (SELECT ended_by IN ('deadline', 'timer') FROM trial_agent a WHERE a.trial_id = t.trial_id)""",
+        (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent a WHERE a.trial_id = t.trial_id)""",
     "review without open review": """SELECT count(*) FROM trial t WHERE (state = 'review') <> EXISTS
         (SELECT 1 FROM review r WHERE r.trial_id = t.trial_id AND decided_at_ms IS NULL)""",
     "claim gone before its trial rests": """SELECT count(*) FROM trial JOIN claim USING (claim_id)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from marathond.service.knobs import KNOBS
+from marathond.service.sections import CODEX_KEYS
 from marathond.service.settings import Settings, load, origins
 from marathond.service.treatment import Change, change_of
 
@@ -90,11 +91,20 @@ def test_each_knob_is_explained_and_says_how_it_may_change(key: str) -> None:
 
 
 def test_every_shown_value_is_accepted(tmp_path: Path) -> None:
-    text = "\n".join(COMMENTED.sub(r"\g<assignment>", line) for line in _lines())
+    """Those of codex on an arm of that kind, all others on the arm that stands for all; a folder excludes the package's hash."""
+    skipped = (*(f"#{key} =" for key in CODEX_KEYS), "#folder =")
+    text = "\n".join(line if line.startswith(skipped) else COMMENTED.sub(r"\g<assignment>", line) for line in _lines())
+    shown = [COMMENTED.sub(r"\g<assignment>", line) for line in _lines() if line.startswith(skipped[:-1])]
+    assert len(shown) == len(CODEX_KEYS)
+    goal = "\n".join(shown).replace('drive = "turn"', 'drive = "goal"')
+    text = text.replace("#routes = {}", "").replace("routes = {}", "")
+    route = 'base_url = "https://api.example.org/v1"\nkey_file = "/k"'
+    text += f'\n[arms.goal]\nkind = "codex"\n{goal}\n[gateway.routes.main]\n{route}\n[gateway.routes.judge]\n{route}\n'
     (tmp_path / "all.toml").write_text(text, encoding="utf-8")
     settings = _load(tmp_path / "all.toml")
     assert settings.limits.agent_timeout_s == 5340
     assert settings.arms["shell"].user == "agent"
+    assert settings.arms["goal"].unblocks_at_most == 8
 
 
 def test_the_swe_marathon_example_loads_with_its_knobs(tmp_path: Path) -> None:

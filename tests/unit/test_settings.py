@@ -176,7 +176,7 @@ ONE_LINE = [
     ('[daemon]\nledger = ""', 'config.toml:7: daemon.ledger = "": must not be empty'),
     ('[daemon]\nledger = "\\u0000"', "must not contain a NUL byte"),
     ("[daemon]\nledger = 5", "config.toml:7: daemon.ledger = 5: must be a path in quotes"),
-    ('[arms.x]\nkind = "oracl"', 'config.toml:7: arms.x.kind = "oracl": must be one of oracle, nop, command; did you mean oracle?'),
+    ('[arms.x]\nkind = "oracl"', 'config.toml:7: arms.x.kind = "oracl": must be one of oracle, nop, command, codex; did you mean oracle?'),
     ('[arms.x]\nuser = "y"', "config.toml:6: arms.x.kind: required"),
     ('[arms.x]\nkind = "command"', 'config.toml:6: arms.x.argv: required for kind = "command"'),
     (

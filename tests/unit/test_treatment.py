@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marathond.core.model import AfterAgent, AgentKind, Arm, Mount
+from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Mount
 from marathond.service.knobs import KNOBS
 from marathond.service.settings import Settings, load, origins
 from marathond.service.treatment import (
@@ -26,6 +26,18 @@ from marathond.service.treatment import (
 )
 
 CONFIG = '[campaign]\nname = "c"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n'
+CODEX_CONFIG = (
+    CONFIG
+    + """[arms.plain]
+kind = "codex"
+drive = "turn"
+[codex]
+model = "gpt-6.2-sol"
+[gateway.routes.main]
+base_url = "http://127.0.0.1:1/v1"
+key_file = "/k"
+"""
+)
 ARM = Arm("mine", AgentKind.COMMAND, ("sh",), {"A": "1"}, "root", "/app", (Mount("/s", "/t"),), ("true",))
 
 
@@ -50,6 +62,14 @@ OTHER: dict[str, object] = {
     "limits.verifier_timeout_multiplier": 4,
     "limits.after_agent": "kill-all",
     "engine.build_args": {"VERSION": "2"},
+    "gateway.strip": ["a.b"],
+    "gateway.hold_s": 10,
+    "gateway.held_is_charged": True,
+    "gateway.held_at_most_s": 10,
+    "money.trial_cap_usd": 40,
+    "gateway.port": 9000,
+    "money.campaign_cap_usd": 4000,
+    "notify.no_score_hours": 1,
     "daemon.state_dir": "/other",
     "daemon.log_level": "debug",
     "engine.url": "tcp://other:1",
@@ -69,6 +89,7 @@ OTHER: dict[str, object] = {
 
 @pytest.mark.parametrize("key", OTHER)
 def test_a18_the_campaigns_hash_changes_with_the_treatment_and_with_nothing_else(config: Path, key: str) -> None:
+    config.write_text(CODEX_CONFIG)
     before = _with(config)
     after = load(config, {key: OTHER[key]}, environ={}, uid=0)
     assert origins(after)[key][0] != origins(before)[key][0]
@@ -85,7 +106,10 @@ def test_every_key_changes_in_exactly_one_way(config: Path) -> None:
     assert not (TREATMENT_KEYS & EXTENT_KEYS) | (TREATMENT_KEYS & set(KNOBS)) | (EXTENT_KEYS & set(KNOBS))
     kinds = {key: change_of(key) for key in keys}
     assert {key for key, kind in kinds.items() if kind is Change.LIVE} == set(KNOBS)
-    assert {key.partition(".")[0] for key, kind in kinds.items() if kind is Change.RESTART} == {"daemon", "engine", "network", "limits"}
+    assert {key.partition(".")[0] for key, kind in kinds.items() if kind is Change.RESTART} == {
+        *("daemon", "engine", "network", "limits"),
+        *("gateway", "money", "notify"),
+    }
     assert kinds["arms.nop.kind"] is Change.TREATMENT
 
 
@@ -108,6 +132,7 @@ def test_a_proxy_for_builds_is_no_treatment(config: Path) -> None:
         {"mounts": ()},
         {"install_check": ()},
         {"after_agent": AfterAgent.KILL_ALL},
+        {"codex": CodexArm("codex-0.171.0-1", "0.171.0", "gpt-6.2-sol", "high")},
     ],
     ids=str,
 )

@@ -1,0 +1,208 @@
+"""A running agent: watched until its own end, its deadline or its budget; then quieted, proven dead, and written down.
+
+Owns the race between these endings and the deadline that moves: time which the gateway held a request is not charged (fault a17).
+Must not know how an agent is driven.
+"""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+
+from marathond.agents.registry import AGENTS
+from marathond.core.errors import EngineError, GateFailed
+from marathond.core.model import Arm, EndedBy, Task, trial_label
+from marathond.flow import grading, ways
+from marathond.flow.agentlog import LedgerLog
+from marathond.flow.ending import Death, prove_death
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import agentlog, show, trials, usage
+from marathond.ledger.verbs.context import AgentRow, TrialContext
+from marathond.ports.agent import HALT_S, Agent, AgentEnd, Environment
+
+SESSION = "agent session"
+"""Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
+TIMER_GRACE_S = 30
+"""The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
+BUDGET_LOOK_S = 5.0
+"""How often a trial's spending is compared with its cap."""
+COLLECT_S = 300.0
+
+
+def deadline_mono_ms(row: AgentRow, credit_ms: int) -> int | None:
+    """When the agent's time is over on the monotonic clock; None: never."""
+    return None if row.limit_ms is None else row.started_mono_ms + row.limit_ms + credit_ms
+
+
+async def credit_ms(world: World, trial_id: int) -> int:
+    """Held time that is not charged so far, bounded alike for every arm."""
+    if world.fixed.gateway is None or not world.fixed.gateway.held_at_most_ms:
+        return 0
+    return min(await world.ledger.read(usage.held_ms, trial_id, now_mono_ms=world.clock.mono_ms()), world.fixed.gateway.held_at_most_ms)
+
+
+async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
+    """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
+    assert context.agent is not None and context.container is not None and context.container.docker_id is not None
+    row, container_id, breaks = context.agent, context.container.docker_id, world.engine_breaks
+    agent = AGENTS[arm.kind]
+    seen = await world.look(lambda: world.engine.inspect_container(container_id))
+    env = Environment(
+        world.engine,
+        container_id,
+        task,
+        arm,
+        world.run_dir(context.trial_id),
+        world.fixed.gate_timeout_s,
+        LedgerLog(world, context.trial_id),
+        seen.pid if seen is not None and seen.running else 0,
+        await ways.start_ticks(world, seen) if agent.needs_model and seen is not None and seen.running else 0,
+    )
+    end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
+    if row.exec_id is not None:
+        try:
+            end = await _ended(world, context, env, agent, row.exec_id)
+        except GateFailed:
+            await _collect(world, context, env, agent)
+            raise
+    death = await _death(world, context.trial_id, container_id, row.exec_id, arm, agent)
+    info = await world.look(lambda: world.engine.inspect_container(container_id))
+    await ways.close_ways(world, context.trial_id)
+    await _collect(world, context, env, agent)
+    await _record_end(world, context, end, death, oom_killed=bool(info and info.oom_killed))
+    if not death.container_running:
+        shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
+        if info is None or world.engine_breaks != breaks:
+            raise GateFailed("container_lost", f"the container ended while the agent ran, and its engine was away: {shown}")
+        await grading.doubt(
+            world, context.trial_id, "container_ended", f"the container ended under its agent, the engine did not: {shown}", {}
+        )
+
+
+async def _ended(world: World, context: TrialContext, env: Environment, agent: Agent, exec_id: str) -> AgentEnd | None:
+    """The agent's own end or its budget's; None: the deadline."""
+    end: AgentEnd | None = None
+    over = EndedBy.DEADLINE
+    failed: Exception | None = None
+
+    # A failure is carried out of the group by hand: the group would wrap it, and callers tell failures apart by their class.
+    async with anyio.create_task_group() as group:
+
+        async def wait() -> None:
+            nonlocal end, failed
+            try:
+                end = await agent.wait(env, exec_id)
+            except Exception as error:  # noqa: BLE001 - raised again below
+                failed = error
+            group.cancel_scope.cancel()
+
+        async def budgets() -> None:
+            nonlocal over, failed
+            try:
+                over = await _over_budget(world, context, agent)
+            except Exception as error:  # noqa: BLE001 - raised again below
+                failed = error
+            group.cancel_scope.cancel()
+
+        group.start_soon(wait, name="agent")
+        group.start_soon(budgets, name="budgets")
+    if failed is not None:
+        raise failed
+    if end is not None:
+        return end
+    known = await _ended_before_us(world, exec_id)
+    if known is not None:
+        return known
+    with anyio.move_on_after(HALT_S):
+        try:
+            await agent.halt(env, exec_id)
+        except (EngineError, GateFailed) as error:
+            log.warning("halt_failed", trial=trial_label(context.trial_id), error=str(error))
+    return None if over is EndedBy.DEADLINE else AgentEnd(None, "driver", over)
+
+
+async def _over_budget(world: World, context: TrialContext, agent: Agent) -> EndedBy:
+    """Returns when the time or the money is spent; the deadline moves by what the gateway held."""
+    assert context.agent is not None
+    row, trial_id = context.agent, context.trial_id
+    cap = world.fixed.trial_cap_nusd if agent.needs_model else None
+    while True:
+        credit = await credit_ms(world, trial_id) if agent.needs_model else 0
+        deadline = deadline_mono_ms(row, credit)
+        if agent.needs_model and credit:
+            try:
+                await ways.set_deadline(world, trial_id, deadline)
+            except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
+                log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
+        left_s = math.inf if deadline is None else (deadline - world.clock.mono_ms()) / 1000
+        if left_s <= 0:
+            return EndedBy.DEADLINE
+        if cap is not None and await world.ledger.read(usage.cost_nusd, trial_id) >= cap:
+            return EndedBy.MONEY
+        await anyio.sleep(min(left_s, BUDGET_LOOK_S if agent.needs_model else math.inf))
+
+
+async def _collect(world: World, context: TrialContext, env: Environment, agent: Agent) -> None:
+    """Sessions, trajectory, receipt.  What cannot be collected is named and holds nobody up."""
+    try:
+        with anyio.fail_after(COLLECT_S):
+            receipt = await agent.collect(env)
+    except (OSError, EngineError, GateFailed, TimeoutError, ValueError) as error:
+        log.error("not_collected", trial=trial_label(context.trial_id), error=str(error))
+        await env.log.append("not_collected", {"error": f"{type(error).__name__}: {error}"[:2000]})
+        return
+    if receipt is not None:
+        now_ms = world.clock.wall_ms()
+        await world.ledger.write(agentlog.keep_receipt, context.trial_id, schema=receipt.schema, data=receipt.data, now_ms=now_ms)
+
+
+async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:
+    """Past the deadline: did the agent end by itself first, while no daemon was there to see it?"""
+    info = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    return AgentEnd(info.exit_code, "exec") if info is not None and not info.running and info.exit_code is not None else None
+
+
+async def _death(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm, agent: Agent) -> Death:
+    if exec_id is None:
+        info = await world.look(lambda: world.engine.inspect_container(container_id))
+        return Death((), (), container_running=info is not None and info.running)
+    seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    pids = [seen.pid] if seen is not None and seen.pid else []
+    if seen is None:
+        known = (await world.ledger.read(show.show, trial_id)).facts
+        pids = [int(fact.value) for fact in known if fact.name == SESSION]
+    return await prove_death(world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions)
+
+
+async def _record_end(world: World, context: TrialContext, end: AgentEnd | None, death: Death, *, oom_killed: bool) -> None:
+    assert context.agent is not None
+    row, now_mono_ms = context.agent, world.clock.mono_ms()
+    deadline_ms = deadline_mono_ms(row, await credit_ms(world, context.trial_id))
+    overrun_ms = None if deadline_ms is None else max(0, now_mono_ms - deadline_ms)
+    if end is None:
+        ended_by = EndedBy.DEADLINE
+    elif end.source == "driver":
+        ended_by = end.ended_by
+    elif end.exit_code == 137 and overrun_ms:
+        # The container's own timer: it fires TIMER_GRACE_S after the deadline, however late somebody looks.
+        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, TIMER_GRACE_S * 1000)
+    else:
+        # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
+        ended_by, overrun_ms = EndedBy.AGENT, None if overrun_ms else overrun_ms
+    listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
+    await world.ledger.write(
+        trials.agent_ended,
+        context.trial_id,
+        ended_by=ended_by.value,
+        exit_code=end.exit_code if end else None,
+        exit_source=end.source if end else "",
+        oom_killed=oom_killed,
+        overrun_ms=overrun_ms,
+        processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
+        ended_mono_ms=now_mono_ms,
+        now_ms=world.clock.wall_ms(),
+    )
+    log.info(
+        "agent_ended", trial=trial_label(context.trial_id), arm=context.arm, task=context.task, by=ended_by.value, kept=len(death.kept)
+    )

@@ -1,0 +1,99 @@
+-- 0003: what an agent did with its model.
+-- The gateway's journal is the source of every token and of the money; what the client says of itself is kept apart (agent_event, receipt).
+-- Money is integer nano-dollars: a single cached token of a cheap model costs about 25 of them.
+
+-- How far the gateway's journal was taken in.  Moved in the same transaction as what was made of its records.
+CREATE TABLE gateway_journal (
+    singleton INTEGER PRIMARY KEY CONSTRAINT gateway_journal_one_row CHECK (singleton = 1),
+    segment   INTEGER NOT NULL,
+    byte      INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL
+) STRICT;
+
+-- One row per request that a trial's listener let in.  usage 'unknown': cut in mid-stream, so its tokens are NULL, never 0.
+CREATE TABLE model_request (
+    trial_id       INTEGER NOT NULL REFERENCES trial,
+    account        TEXT    NOT NULL,             -- 'agent', 'gate', 'verifier'
+    number         INTEGER NOT NULL,             -- the gateway's count within the trial
+    begun_mono_ms  INTEGER NOT NULL,
+    ended_at_ms    INTEGER,                      -- NULL: not ended yet
+    end            TEXT,                         -- complete, refused, gave_up, cut_by_..., gateway_died, not_recorded
+    status         INTEGER,
+    first_byte_ms  INTEGER,
+    total_ms       INTEGER,
+    held_ms        INTEGER NOT NULL DEFAULT 0,
+    budget_held_ms INTEGER NOT NULL DEFAULT 0,
+    retries        INTEGER NOT NULL DEFAULT 0,
+    model_asked    TEXT,
+    model          TEXT,
+    usage          TEXT    CONSTRAINT model_request_usage_known CHECK (usage IN ('known', 'unknown', 'none')),
+    input_tokens   INTEGER,
+    cached_tokens  INTEGER,                      -- a part of input_tokens
+    cache_write_tokens INTEGER,                  -- a part of input_tokens
+    output_tokens  INTEGER,
+    reasoning_tokens INTEGER,                    -- a part of output_tokens
+    cost_nusd      INTEGER,                      -- NULL: unknown (no price, or usage unknown)
+    error_type     TEXT,
+    PRIMARY KEY (trial_id, account, number),
+    CONSTRAINT model_request_known_has_tokens CHECK (usage IS NOT 'known' OR (input_tokens IS NOT NULL AND output_tokens IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- The sums of model_request per trial, account and model; written in the same transaction, so that status need not add up a million rows.
+CREATE TABLE model_usage (
+    trial_id        INTEGER NOT NULL REFERENCES trial,
+    account         TEXT    NOT NULL,
+    model           TEXT    NOT NULL,            -- as the provider answered; '' where it did not say
+    requests        INTEGER NOT NULL DEFAULT 0,
+    failed          INTEGER NOT NULL DEFAULT 0,
+    unknown         INTEGER NOT NULL DEFAULT 0,  -- requests whose usage is unknown
+    input_tokens    INTEGER NOT NULL DEFAULT 0,
+    cached_tokens   INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens   INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+    held_ms         INTEGER NOT NULL DEFAULT 0,
+    retries         INTEGER NOT NULL DEFAULT 0,
+    cost_nusd       INTEGER NOT NULL DEFAULT 0,
+    unpriced        INTEGER NOT NULL DEFAULT 0,  -- requests with known usage and no price
+    PRIMARY KEY (trial_id, account, model)
+) STRICT, WITHOUT ROWID;
+
+-- What the driver did and saw, in its own order: threads, turns, goal changes with their cause, retries, warnings.  A new daemon goes on
+-- from here, so an intention is written before it is acted on.
+CREATE TABLE agent_event (
+    trial_id    INTEGER NOT NULL REFERENCES trial,
+    seq         INTEGER NOT NULL,
+    kind        TEXT    NOT NULL,
+    detail_json TEXT    NOT NULL CONSTRAINT agent_event_detail_is_json CHECK (json_valid(detail_json)),
+    at_ms       INTEGER NOT NULL,
+    mono_ms     INTEGER NOT NULL,
+    run_id      INTEGER NOT NULL REFERENCES run,
+    PRIMARY KEY (trial_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER agent_event_is_gapless BEFORE INSERT ON agent_event
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM agent_event WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'agent_event_is_gapless'); END;
+CREATE TRIGGER agent_event_is_append_only_u BEFORE UPDATE ON agent_event BEGIN SELECT RAISE(ABORT, 'agent_event_is_append_only'); END;
+CREATE TRIGGER agent_event_is_append_only_d BEFORE DELETE ON agent_event BEGIN SELECT RAISE(ABORT, 'agent_event_is_append_only'); END;
+
+-- The agent's receipt, validated against its schema before it is written (fault e03).
+CREATE TABLE receipt (
+    trial_id     INTEGER PRIMARY KEY REFERENCES trial,
+    schema       INTEGER NOT NULL,
+    receipt_json TEXT    NOT NULL CONSTRAINT receipt_is_json CHECK (json_valid(receipt_json)),
+    at_ms        INTEGER NOT NULL
+) STRICT;
+
+-- One row per trial, account and model that was asked.
+CREATE VIEW v_usage AS
+SELECT campaign.name AS campaign, printf('t%04d', u.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate,
+    trial.state, u.account, u.model, u.requests, u.failed, u.unknown, u.input_tokens, u.cached_tokens, u.cache_write_tokens,
+    u.output_tokens, u.reasoning_tokens, u.held_ms / 1000.0 AS held_s, u.retries,
+    iif(u.unpriced > 0, NULL, u.cost_nusd / 1e9) AS cost_usd, u.unpriced
+FROM model_usage AS u
+JOIN trial ON trial.trial_id = u.trial_id
+JOIN cell ON cell.cell_id = trial.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id
+JOIN task ON task.task_id = cell.task_id
+JOIN arm ON arm.arm_id = trial.arm_id;
