@@ -1,6 +1,7 @@
 """The command ``marathond``: reads the configuration, runs the daemon, turns refusals into an exit code that systemd respects.
 
-Owns arguments and exit codes.  Must not know what the daemon does.
+Its sub-commands are the other processes of the house, the gateway and the practice provider.  Owns arguments and exit codes.  Must not
+know what any of the three does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from marathond.service.protocol import Exit
 PASSING_TROUBLE = frozenset({"disk_full", "busy"})
 """Refusals of a ledger that may be gone at the next start; all others stay until a person acts."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, subcommand_metavar="[COMMAND [ARGS]...]")
 
 
 def _version(wanted: bool) -> None:
@@ -27,16 +28,21 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def run(
+    ctx: typer.Context,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file; by default the usual places.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for an error that ends the daemon.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """Run campaigns from one ledger, in the foreground, until SIGTERM.
+    """Run campaigns from one ledger, in the foreground, until SIGTERM; or one of the processes beside the daemon.
 
     Exit status: 0 stopped as asked, 1 failed, 2 wrong usage, 78 refused to start (starting again changes nothing).
     """
+    if ctx.invoked_subcommand is not None:
+        if config is not None or debug:
+            raise typer.BadParameter(f"--config and --debug are the daemon's: {ctx.invoked_subcommand} takes none of them", ctx=ctx)
+        return
     try:
         from marathond.service.main import main as serve
         from marathond.service.settings import load
@@ -48,6 +54,31 @@ def run(
         for line in str(error).splitlines():
             print(f"marathond: {line}", file=sys.stderr)
         status = exit_code(error)
+    _end(status)
+
+
+@app.command()
+def gateway(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where gateway.json lies; listeners and the journal are below it.")],
+) -> None:
+    """Carry agents' requests to their model provider.
+
+    Runs until SIGTERM; the daemon and its agents may come and go meanwhile.  Exit status as of marathond itself.
+    """
+    from marathond.gateway.__main__ import main as carry
+
+    _end(carry([str(folder)]))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def practice(ctx: typer.Context) -> None:
+    """Stand in for a model provider, from a script."""
+    from marathond.practice.__main__ import main as answer
+
+    _end(answer(ctx.args))
+
+
+def _end(status: int) -> None:
     if status:
         raise typer.Exit(status)
 

@@ -28,6 +28,7 @@ from marathond.practice.script import (
     StatusFault,
     Step,
     Usage,
+    filled,
 )
 from marathond.practice.sse import Stream
 from marathond.practice.surface import CannotPlay, Item
@@ -35,6 +36,8 @@ from marathond.practice.surface import CannotPlay, Item
 CONVERSATIONS_AT_MOST = 1024
 """Of one trial; further ones are refused."""
 DONE, BLOCKED = "Done.", "I am blocked."
+UNTOLD_S, UNTOLD_AT_MOST = 0.5, 20
+"""Of the host's clock, for one answer that waits for a goal's task; and how many answers wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Answer:
 @dataclass(slots=True)
 class Conversation:
     script: int
+    words: dict[str, str] = field(default_factory=dict)
+    """What the script's pattern caught."""
     floor: int = 0
     """Never go back behind this position: traces may be compacted away."""
     goal: bool = False
@@ -79,6 +84,8 @@ class Conversation:
 class Trial:
     identity: Identity
     conversations: dict[str, Conversation] = field(default_factory=dict)
+    untold: dict[str, int] = field(default_factory=dict)
+    """Conversation -> answers that waited for its task."""
     outage: tuple[float, OutageFault] | None = None
 
 
@@ -111,6 +118,8 @@ class Player:
         """Decide, and remember which faults were spent.  The sender calls :meth:`sent_whole` once an answer has left whole."""
         if (away := self.turned_away(trial, now_s)) is not None:
             return away
+        if self._is_untold(trial, ask):
+            return _untold(Stream(response_id, ask.model, created_s), UNTOLD_S * self.practice.speed)
         conversation = self._conversation(trial, ask)
         if isinstance(conversation, Answer):
             return conversation
@@ -119,7 +128,7 @@ class Player:
             if ask.holds(name):
                 return refusal(400, f"Unknown parameter: '{name}'.", "unknown_parameter", param=name, note={"fault": "reject_fields"})
         position, polled = self._position(script, conversation, ask)
-        step = _step(script, position, conversation.goal)
+        step = filled(_step(script, position, conversation.goal), conversation.words)
         note: dict[str, object] = {"script": conversation.script, "step": position}
         stream = Stream(response_id, step.model or ask.model, created_s)
         try:
@@ -157,16 +166,32 @@ class Player:
             if _step(script, answer.position, conversation.goal).traceless:
                 conversation.served[answer.position] = ask.turn
 
+    def _is_untold(self, trial: Trial, ask: Ask) -> bool:
+        """A goal's first turn may ask before the message with the task has come (50 ms between the two calls are enough, codex 0.171).
+
+        An answer with nothing in it, a moment later, leaves no trace: codex then asks again in the same turn, with the message.
+        """
+        if ask.conversation in trial.conversations or ask.user_texts or not ask.has_goal:
+            return False
+        if not any(_reads_words(script, trial.identity) for script in self.practice.script):
+            return False
+        waited = trial.untold.get(ask.conversation, 0)
+        if waited >= UNTOLD_AT_MOST or len(trial.untold) >= CONVERSATIONS_AT_MOST:
+            return False
+        trial.untold[ask.conversation] = waited + 1
+        return True
+
     def _conversation(self, trial: Trial, ask: Ask) -> Conversation | Answer:
         found = trial.conversations.get(ask.conversation)
         if found is None:
-            index = choose(self.practice, trial.identity, ask)
-            if index is None:
+            chosen = choose(self.practice, trial.identity, ask)
+            if chosen is None:
                 who = f"task {trial.identity.task or 'unnamed'}, arm {trial.identity.arm or 'unnamed'}, model {ask.model or 'unnamed'}"
                 return refusal(400, f"practice: no script fits this conversation ({who})", "practice_script")
             if len(trial.conversations) >= CONVERSATIONS_AT_MOST:
                 return refusal(400, f"practice: more than {CONVERSATIONS_AT_MOST} conversations in one trial", "practice_limit")
-            found = trial.conversations[ask.conversation] = Conversation(index)
+            found = trial.conversations[ask.conversation] = Conversation(*chosen)
+            trial.untold.pop(ask.conversation, None)
         found.goal = found.goal or ask.has_goal
         return found
 
@@ -215,10 +240,13 @@ class Player:
         return due
 
 
-def choose(practice: Practice, identity: Identity, ask: Ask) -> int | None:
-    """Index of the first script that fits, or None."""
+def choose(practice: Practice, identity: Identity, ask: Ask) -> tuple[int, dict[str, str]] | None:
+    """Index of the first script that fits, with what its pattern caught; None: no script fits."""
     arm = identity.arm or ("goal" if ask.has_goal else "plain")
-    return next((index for index, script in enumerate(practice.script) if _fits(script, identity, arm, ask)), None)
+    for index, script in enumerate(practice.script):
+        if _fits(script, identity, arm, ask) and (words := _caught(script, ask)) is not None:
+            return index, words
+    return None
 
 
 def _fits(script: Script, identity: Identity, arm: str, ask: Ask) -> bool:
@@ -234,6 +262,20 @@ def _fits(script: Script, identity: Identity, arm: str, ask: Ask) -> bool:
         word = re.compile(rf"(?<![\w-]){re.escape(script.task)}(?![\w-])")
         return any(word.search(text) for text in ask.user_texts)
     return True
+
+
+def _caught(script: Script, ask: Ask) -> dict[str, str] | None:
+    """What ``pattern`` catches in the first message that it matches; None: in none."""
+    if script.pattern is None:
+        return {}
+    found = next((match for text in ask.user_texts if (match := re.fullmatch(script.pattern, text))), None)
+    return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+
+
+def _reads_words(script: Script, identity: Identity) -> bool:
+    """Whether it depends on the user's messages if the script fits."""
+    by_task = script.task is not None and identity.task is not None
+    return script.pattern is not None or (not by_task and (script.task is not None or script.text is not None))
 
 
 def refusal(
@@ -291,6 +333,11 @@ def _failing(
         last = parts.pop()
         parts.append(last[: len(last) // 2])
     return Answer("cut", parts=_paused(parts, pauses), ends=fault.how, note=note, usage=usage)
+
+
+def _untold(stream: Stream, wait_s: float) -> Answer:
+    nothing = Usage()
+    return Answer("completed", parts=(*stream.opening(), wait_s, stream.completed([], nothing)), note={"untold": True}, usage=nothing)
 
 
 def _paused(parts: list[bytes], pauses: list[StallFault]) -> tuple[bytes | float, ...]:

@@ -20,6 +20,8 @@ MARK = "practice"
 _OURS = re.compile(rf"(?:call|msg)_{MARK}_(\d{{1,9}})(?:_w(\d{{1,9}}))?")
 _RUNNING = re.compile(r"^(?:Process running with session ID (?P<session>\d+)|Script running with cell ID (?P<cell>\S+))\s*$", re.MULTILINE)
 _DEPTH = 4
+_CODEX_SAYS = ("<environment_context>", "<codex_internal_context", "# AGENTS.md instructions for ")
+"""How messages begin that codex puts into the user's mouth."""
 
 
 class BadRequest(Exception):
@@ -103,7 +105,7 @@ class Ask:
             text
             for item in self.items
             if item.get("role") == "user" and item.get("type", "message") == "message"
-            if not (text := text_of(item.get("content"))).startswith(("<environment_context>", "<codex_internal_context"))
+            if not (text := text_of(item.get("content"))).startswith(_CODEX_SAYS)
         ]
 
     @cached_property

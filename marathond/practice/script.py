@@ -1,15 +1,16 @@
 """Scripts as data: what the practice provider answers, step by step, and what goes wrong before or in a step.
 
 Owns the TOML form and its validation.  A :class:`Script` is one conversation's part: which requests it fits (``task``, ``arm``, ``text``,
-``model``), its steps, and what comes after them (``then``).  One step is one answer: at most one action, with or without text.
+``pattern``, ``model``), its steps, and what comes after them (``then``).  One step is one answer: at most one action, with or without text.
 Where several scripts of a file fit, the first one is played.  Must not know HTTP, nor how a step looks in a tool surface.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -181,12 +182,23 @@ class Step(_Data):
         return self
 
 
+def filled(step: Step, words: Mapping[str, str]) -> Step:
+    """``step`` with each ``{{name}}`` of ``words`` replaced; other double braces are left as they stand."""
+
+    def fill(text: str | None) -> str | None:
+        return text and re.sub(r"\{\{(\w+)\}\}", lambda found: words.get(found[1], found[0]), text)
+
+    return step.model_copy(update={"run": fill(step.run), "say": fill(step.say)}) if words else step
+
+
 class Script(_Data):
     """The part of every conversation that fits; a criterion left out fits all.
 
     ``task`` and ``arm`` are compared with what the key or path says.  Where these say no task, it is looked for in the user's messages
     (``text``, or else the task's name as a word of its own); where they say no arm, a conversation with a goal is ``goal``, any other
-    ``plain``.  ``then``: ``done`` (completes the goal if there is one and says so, turn after turn), ``blocked`` (blocks it and says so),
+    ``plain``.  ``pattern``: a regular expression that one of the user's messages must match as a whole; what its named groups
+    caught takes the place of ``{{name}}`` in ``run`` and ``say``.  It comes from the client: catch only what may stand in a command.
+    ``then``: ``done`` (completes the goal if there is one and says so, turn after turn), ``blocked`` (blocks it and says so),
     ``repeat`` (from the first step again), ``silent`` (empty answers for ever).  ``polls``: how often a running command is
     polled before the script goes on without it.
     """
@@ -194,8 +206,9 @@ class Script(_Data):
     task: Name | None = None
     arm: Name | None = None
     text: Name | None = None
+    pattern: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     model: Name | None = None
-    """Pattern of the request's model slug, such as ``gpt-6*``."""
+    """Shell pattern of the request's model slug, such as ``gpt-6*``."""
     step: tuple[Step, ...] = Field(default=(), max_length=10_000)
     then: Literal["done", "blocked", "repeat", "silent"] = "done"
     usage: Usage | None = None
@@ -203,6 +216,14 @@ class Script(_Data):
     reject_fields: tuple[Name, ...] = ()
     """HTTP 400 while the request holds any of these, as ``text.verbosity`` or ``input.*.namespace``."""
     polls: Annotated[int, Field(ge=0, le=10_000)] = 120
+
+    @model_validator(mode="after")
+    def _pattern_compiles(self) -> Script:
+        try:
+            re.compile(self.pattern or "")
+        except re.error as err:
+            raise ValueError(f"pattern is no regular expression: {err}") from err
+        return self
 
     @model_validator(mode="after")
     def _can_repeat(self) -> Script:

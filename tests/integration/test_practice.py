@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from marathond.practice.play import UNTOLD_AT_MOST, UNTOLD_S
 from marathond.practice.script import OutageFault, Usage
 from tests.support.practice import CODE, GOAL, Client, HandClock, lines, playing, practice
 
@@ -196,6 +197,33 @@ async def test_400_while_the_request_holds_a_field_and_nothing_once_it_is_stripp
         assert (got.status, got.error["param"], got.error["code"]) == (400, "input.*.namespace", "unknown_parameter")
         client.input[-1] = {key: value for key, value in GOAL.items() if key != "namespace"}
         assert (await client.ask()).said == "one"
+
+
+async def test_a_goal_that_asks_before_its_task_was_told_is_answered_with_nothing_after_a_moment() -> None:
+    clock = HandClock()
+    async with playing(practice({"say": "one"}, task="greet"), clock) as (server, client):
+        client.input = [GOAL]
+        task = asyncio.create_task(client.ask())
+        await clock.asleep.wait()
+        assert not task.done()
+        clock.advance(UNTOLD_S)
+        got = await task
+        assert (got.status, got.items) == (200, []) and got.completed is not None
+        client.say("greet")
+        assert (await client.ask()).said == "one"
+        assert server.tally("t1").outcomes == {"completed": 2}
+
+
+async def test_a_task_that_never_comes_is_not_waited_for_without_end() -> None:
+    clock = HandClock()
+    async with playing(practice({"say": "one"}, task="greet"), clock) as (_, client):
+        client.input = [GOAL]
+        for _ in range(UNTOLD_AT_MOST):
+            task = asyncio.create_task(client.ask())
+            await clock.asleep.wait()
+            clock.advance(UNTOLD_S)
+            assert (await task).items == []
+        assert (await client.ask()).error["code"] == "practice_script"
 
 
 @pytest.mark.parametrize("how", ["close", "eof"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 import marathond.practice as practice_room
 from marathond.demo.host import SetupError
+from marathond.practice.gate import DONE as GATE_DONE
+from marathond.practice.gate import gate_message, gate_practice
 from marathond.practice.play import Identity
 from marathond.practice.script import Practice, load
 from marathond.practice.server import PracticeServer, practising
@@ -46,9 +49,21 @@ def url(server: PracticeServer) -> str:
     return f"{server.url}/v1"
 
 
+def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
+    text = (folder / "record" / "t1.jsonl").read_text()
+    return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
+
+
 def answers(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "record" / "t1.jsonl").read_text().splitlines()
-    return [line for line in map(json.loads, lines) if line["kind"] == "answer"]
+    return lines(folder, "answer")
+
+
+async def asked(server: PracticeServer) -> None:
+    """Until the first request has come."""
+    while True:
+        if server.tally("t1").requests:
+            return
+        await asyncio.sleep(0.01)
 
 
 def count(word: str) -> dict[str, Any]:
@@ -104,24 +119,37 @@ async def test_a_long_command_is_polled_until_it_ends(codex: Path, tmp_path: Pat
 async def test_a_goal_goes_on_over_turns_until_the_script_completes_it(codex: Path, tmp_path: Path, model: str) -> None:
     script = practice(count("one"), {"say": "more to do"}, {"shape": "empty"}, count("two"), arm="goal")
     async with provider(script, tmp_path) as server, Codex(codex, tmp_path, url(server), model, goals=True) as driven:
-        goal = {"threadId": driven.thread, "objective": "Finish the task.", "status": "active", "origin": "user"}
-        await driven.call("thread/goal/set", **goal)
-        turns = [(await driven.turn("do it"))["status"]]
-        while (await driven.call("thread/goal/get", threadId=driven.thread))["goal"]["status"] == "active":
-            turns.append((await driven.turn_end())["status"])
-        assert set(turns) == {"completed"} and ran(driven) == ["one", "two"]
-        assert (await driven.call("thread/goal/get", threadId=driven.thread))["goal"]["status"] == "complete"
+        turns, status = await driven.pursue("do it")
+        assert {turn["status"] for turn in turns} == {"completed"} and ran(driven) == ["one", "two"]
+        assert status == "complete"
 
 
 @both_surfaces
 async def test_a_goal_that_the_model_blocks(codex: Path, tmp_path: Path, model: str) -> None:
     script = practice(count("one"), then="blocked")
     async with provider(script, tmp_path) as server, Codex(codex, tmp_path, url(server), model, goals=True) as driven:
-        goal = {"threadId": driven.thread, "objective": "Finish the task.", "status": "active", "origin": "user"}
-        await driven.call("thread/goal/set", **goal)
-        assert (await driven.turn("do it"))["status"] == "completed"
-        assert (await driven.call("thread/goal/get", threadId=driven.thread))["goal"]["status"] == "blocked"
+        turns, status = await driven.pursue("do it")
+        assert [turn["status"] for turn in turns] == ["completed"] and status == "blocked"
         assert ran(driven) == ["one"]
+
+
+async def test_a_goal_whose_text_comes_after_the_first_request_is_played_all_the_same(codex: Path, tmp_path: Path) -> None:
+    script = practice(count("one"), text="do it")
+    async with provider(script, tmp_path) as server, Codex(codex, tmp_path, url(server), DIRECT, goals=True) as driven:
+        await driven.ask("thread/goal/set", threadId=driven.thread, objective="Finish the task.", status="active", origin="user")
+        await asked(server)
+        turns, status = await driven.pursue("do it")
+        assert {turn["status"] for turn in turns} == {"completed"} and status == "complete" and ran(driven) == ["one"]
+    assert answers(tmp_path)[0].get("untold")
+
+
+async def test_400_for_a_field_that_only_a_goal_sends_fails_its_turn_and_no_other(codex: Path, tmp_path: Path) -> None:
+    script = practice(count("one"), reject_fields=["input.*.namespace"])
+    async with provider(script, tmp_path) as server, Codex(codex, tmp_path, url(server), DIRECT, goals=True) as driven:
+        assert (await driven.turn("do it"))["status"] == "completed" and ran(driven) == ["one"]
+        turns, status = await driven.pursue("do it")
+        assert [turn["status"] for turn in turns] == ["failed"] and status == "blocked"
+        assert "input.*.namespace" in json.dumps(turns[0]["error"])
 
 
 @both_surfaces
@@ -131,6 +159,20 @@ async def test_500_is_retried_and_nothing_runs_twice(codex: Path, tmp_path: Path
         assert (await driven.turn("do it"))["status"] == "completed"
         assert ran(driven) == ["one", "two"]
         assert server.tally("t1").outcomes == {"completed": 3, "refused": 2}
+
+
+@pytest.mark.parametrize("how", ["status", "close"])
+async def test_an_outage_of_20_minutes_in_a_second_of_the_clock_is_lived_through(codex: Path, tmp_path: Path, how: str) -> None:
+    outage = {"kind": "outage", "for_s": 1200, "how": how}
+    script = practice(count("one"), {**count("two"), "fault": [outage]}).model_copy(update={"speed": 1200})
+    async with provider(script, tmp_path) as server, Codex(codex, tmp_path, url(server), DIRECT) as driven:
+        assert (await driven.turn("do it"))["status"] == "completed"
+        assert ran(driven) == ["one", "two"]
+    asked, answered = lines(tmp_path, "request"), answers(tmp_path)
+    away = next(line for line in answered if line.get("fault") == "outage")
+    after = next(line for line in answered if line["n"] > away["n"] and line["outcome"] == "completed")
+    began = next(line for line in asked if line["n"] == away["n"])  # written before the outage began, by the provider's clock
+    assert after["at_s"] - began["at_s"] >= 1200
 
 
 async def test_429_with_retry_after_is_waited_out(codex: Path, tmp_path: Path) -> None:
@@ -206,3 +248,19 @@ async def test_another_model_than_asked_for_is_noticed_by_the_header_alone(codex
             assert (await driven.turn("do it"))["status"] == "completed"
             rerouted = [note["params"] for note in driven.heard if note["method"] == "model/rerouted"]
             assert [note["toModel"] for note in rerouted] == expected
+
+
+@both_surfaces
+async def test_the_gate_writes_its_proof_and_takes_no_other_message(codex: Path, tmp_path: Path, model: str) -> None:
+    async with provider(gate_practice(), tmp_path) as server, Codex(codex, tmp_path, url(server), model) as driven:
+        proof, path = "0fe1-a/b_c.d", str(driven.app / "proof")
+        turn = await driven.turn(gate_message(proof, path))
+        assert (turn["status"], turn["error"]) == ("completed", None)
+        assert (driven.app / "proof").read_text() == proof
+        assert [item["exitCode"] for item in driven.items("commandExecution")] == [0]
+        assert [item["text"] for item in driven.items("agentMessage")] == [GATE_DONE]
+        assert server.tally("t1").usage.input == 0 and driven.heard and not driven.errors()
+    (tmp_path / "other").mkdir()
+    async with provider(gate_practice(), tmp_path) as server, Codex(codex, tmp_path / "other", url(server), model) as driven:
+        assert (await driven.turn("marathond-gate x /tmp/x; touch y"))["status"] == "failed"
+        assert driven.items("commandExecution") == []

@@ -138,7 +138,7 @@ async def test_it_serves_a_given_socket_and_no_address_but_loopback(tmp_path: Pa
 
 
 async def test_as_a_process_it_says_where_it_listens_and_ends_at_sigterm(tmp_path: Path) -> None:
-    argv = ["-m", "marathond.practice", "--script", str(EXAMPLE), "--record", str(tmp_path / "record")]
+    argv = ["-m", "marathond.cli.daemon", "practice", "--script", str(EXAMPLE), "--record", str(tmp_path / "record")]
     process = await asyncio.create_subprocess_exec(sys.executable, *argv, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     words, _, url = (await process.stdout.readline()).decode().strip().rpartition(" ")

@@ -12,6 +12,7 @@ import pytest
 from marathond.core.errors import ConfigError
 from marathond.practice import script as script_module
 from marathond.practice import surface
+from marathond.practice.gate import GATE_WORD, gate_message, gate_practice
 from marathond.practice.play import Identity, choose
 from marathond.practice.request import Ask, BadRequest, read, running
 from marathond.practice.script import (
@@ -27,6 +28,7 @@ from marathond.practice.script import (
     StatusFault,
     Step,
     Usage,
+    filled,
     load,
     parse,
 )
@@ -60,6 +62,7 @@ def ask(*items: dict[str, Any], tools: list[dict[str, Any]] | None = None, model
         ('[[script]]\nthen = "repeat"\n', ":1", "needs a step to repeat"),
         (STEP + "usage = { input = 1, cached = 2 }\n", ":4", "cached must be at most input"),
         (STEP + '[[key]]\nkey = "12345678"\ntrial = "../x"\n', ":6", "key.0.trial"),
+        ("[[script]]\npattern = '('\n", ":1", "pattern is no regular expression: missing ), unterminated subpattern"),
         ("speed = 0\n" + STEP, ":1", "speed: Input should be greater than 0"),
     ],
 )
@@ -153,15 +156,49 @@ def test_which_script_fits() -> None:
         '[[script]]\nmodel = "gpt-6*"\n'
     )
     nobody = Identity("t1")
-    assert choose(practice, nobody, ask(user("# greet\nWrite it"), GOAL)) == 0
-    assert choose(practice, nobody, ask(user("# greet\nWrite it"))) == 1
-    assert choose(practice, nobody, ask(user("greeting, greet-all, regreet"))) is None  # a word of its own
-    assert choose(practice, nobody, ask(user("from S to E"))) == 2
-    assert choose(practice, nobody, ask(user("maze"))) is None  # its text decides
-    assert choose(practice, nobody, ask(user("x"), model="gpt-6-sol")) == 3
-    assert choose(practice, Identity("t1", "maze"), ask(user("greet"))) == 2  # what the key says wins
-    assert choose(practice, Identity("t1", "greet", "goal"), ask(user("x"))) == 0
-    assert choose(practice, nobody, ask(user("<environment_context><cwd>/greet </cwd>"))) is None  # codex's own words
+
+    def chosen(identity: Identity, asked: Ask) -> int | None:
+        found = choose(practice, identity, asked)
+        return None if found is None else found[0]
+
+    assert chosen(nobody, ask(user("# greet\nWrite it"), GOAL)) == 0
+    assert chosen(nobody, ask(user("# greet\nWrite it"))) == 1
+    assert chosen(nobody, ask(user("greeting, greet-all, regreet"))) is None  # a word of its own
+    assert chosen(nobody, ask(user("from S to E"))) == 2
+    assert chosen(nobody, ask(user("maze"))) is None  # its text decides
+    assert chosen(nobody, ask(user("x"), model="gpt-6-sol")) == 3
+    assert chosen(Identity("t1", "maze"), ask(user("greet"))) == 2  # what the key says wins
+    assert chosen(Identity("t1", "greet", "goal"), ask(user("x"))) == 0
+    assert chosen(nobody, ask(user("<environment_context><cwd>/greet </cwd>"))) is None  # codex's own words
+    assert chosen(nobody, ask(user("# AGENTS.md instructions for /greet\n\ngreet"))) is None
+
+
+def test_a_pattern_fits_a_whole_message_and_what_it_catches_is_put_in() -> None:
+    practice = parse("[[script]]\npattern = 'say (?P<word>[a-z]+)( again)?'\n[[script.step]]\nrun = 'echo {{word}} {{other}} {print}'\n")
+    found = choose(practice, Identity("t1"), ask(user("hello"), user("say this"), user("say that")))
+    assert found == (0, {"word": "this"})
+    assert filled(practice.script[0].step[0], found[1]) == Step(run="echo this {{other}} {print}")
+    assert choose(practice, Identity("t1"), ask(user("say this; rm x"))) is None
+    assert choose(practice, Identity("t1"), ask(user("say THIS"))) is None
+
+
+@pytest.mark.parametrize(
+    ("proof", "path"),
+    [("p-1", "/tmp/proof"), ("a/b_c.d-e", "/x"), ("-n", "/logs/agent/-n")],
+)
+def test_the_gates_message_is_what_its_script_reads(proof: str, path: str) -> None:
+    found = choose(gate_practice(), Identity("t1"), ask(user(gate_message(proof, path) + "\n")))
+    assert found == (0, {"proof": proof, "path": path})
+
+
+@pytest.mark.parametrize(
+    ("proof", "path"),
+    [("", "/p"), ("a b", "/p"), ("/a", "/p"), ("a'b", "/p"), ("a", "p"), ("a", "/p;ls"), ("a", "/$(ls)"), ("a\n", "/p"), ("a" * 201, "/p")],
+)
+def test_a_gate_takes_nothing_that_a_shell_would_read(proof: str, path: str) -> None:
+    with pytest.raises(ValueError, match=r"^gate: (proof|path) "):
+        gate_message(proof, path)
+    assert choose(gate_practice(), Identity("t1"), ask(user(f"{GATE_WORD} {proof} {path}"))) is None
 
 
 def test_fields_are_found_by_path() -> None:
