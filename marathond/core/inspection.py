@@ -1,6 +1,7 @@
 """Is the container what we asked for?  Pure comparison of a spec with what the engine shows.
 
-Owns the rule that a proxy nobody asked for makes an environment dirty (fault b13).  Must not know how either was obtained.
+Owns the rule that a proxy nobody asked for makes an environment dirty (fault b13): an image's ENV, an engine or a client may bring one.
+Must not know how either was obtained.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
+from marathond.core.proxies import EXCEPTIONS, proxies_in
 
 
 class Wanted(Protocol):
@@ -48,7 +49,8 @@ class Shown(Protocol):
 def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tuple[str, str] | None:
     """Void code and one line of evidence, or None when all is as asked.
 
-    :param allowed_env: variables that the task or the arm sets itself, proxies included: those are their own business.
+    :param allowed_env: variables that the task, the arm or the configuration sets.  Proxies among them are their own business, but not in
+        a container without network: there one can only have slipped in, as by ``env = { HTTP_PROXY = "${HTTP_PROXY}" }``.
     """
     if not shown.running:
         return "container_failed", f"the container does not run: {shown.status}, exit {shown.exit_code}"
@@ -64,9 +66,13 @@ def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tu
         return "environment_mismatch", f"cpus are {_limit(shown.cpus)}, asked for {_limit(wanted.cpus)}"
     if shown.memory_mb != wanted.memory_mb:
         return "environment_mismatch", f"memory_mb is {_limit(shown.memory_mb)}, asked for {_limit(wanted.memory_mb)}"
-    dirty = sorted(name for name in (v.partition("=")[0] for v in shown.env) if name.lower() in PROXY_VARIABLES and name not in allowed_env)
+    found = proxies_in({name: value for name, _, value in (item.partition("=") for item in shown.env)})
+    dirty = sorted(name for name in found if name not in allowed_env)
     if dirty:
         return "environment_dirty", f"proxy settings in the running container that nobody asked for: {', '.join(dirty)}"
+    useless = sorted(name for name in found if name.lower() not in EXCEPTIONS) if wanted.network is None else []
+    if useless:
+        return "environment_dirty", f"proxy settings in a container without network, set by the task or the arm: {', '.join(useless)}"
     return None
 
 

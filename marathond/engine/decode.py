@@ -122,6 +122,7 @@ def image(raw: Mapping[str, Any]) -> ImageInfo:
         labels=dict(config.get("Labels") or {}),
         env=tuple(config.get("Env") or ()),
         workdir=str(config.get("WorkingDir") or ""),
+        size_bytes=int(raw.get("Size") or 0),
     )
 
 

@@ -252,6 +252,19 @@ class DockerEngine:
         """See the port.  The deadline moves with the data; NotFound when the container or the folder is not there."""
         await self._client.upload("archive.put", f"containers/{container_id}/archive", {"path": path}, tar)
 
+    async def path_exists(self, container_id: str, path: str) -> bool:
+        """See the port.
+
+        :raises NotFound: an unknown container, which the engine does not tell from a missing path: it is looked up then.
+        """
+        try:
+            await self._client.head("archive.stat", f"containers/{container_id}/archive", {"path": path})
+        except NotFound:
+            if await self.inspect_container(container_id) is None:
+                raise
+            return False
+        return True
+
     async def put_tree(self, container_id: str, source: Path, target: str) -> None:
         """See the port.  ``target`` is absolute and is made with its parents; files it holds already and ``source`` lacks stay.
 
@@ -291,16 +304,20 @@ class DockerEngine:
         self,
         context: Path,
         *,
-        tag: str,
+        tag: str | None,
         labels: Mapping[str, str],
         build_args: Mapping[str, str],
         network: str | None,
         timeout_s: float,
         log: Callable[[bytes], Awaitable[None]],
+        buildkit: bool = False,
     ) -> ImageInfo:
         return await self._images.build(
-            context, tag=tag, labels=labels, build_args=build_args, network=network, timeout_s=timeout_s, log=log
+            context, tag=tag, labels=labels, build_args=build_args, network=network, timeout_s=timeout_s, log=log, buildkit=buildkit
         )
+
+    async def tag_image(self, image_id: str, ref: str) -> None:
+        await self._images.tag(image_id, ref)
 
     async def remove_image(self, ref: str) -> None:
         await self._images.remove(ref)

@@ -1,9 +1,9 @@
-"""Images: looked up, pulled, built with the classic builder.
+"""Images: looked up, pulled, named, built with the classic builder or handed on to BuildKit.
 
-Owns the two progress streams and what their errors mean.  Must not know tasks or their digests.
+Owns the two progress streams and what their errors mean.  Must not know tasks or their digests, nor which builder an image needs.
 
 Facts: aiodocker's ``images.build`` lacks ``networkmode``, the raw query has it on 20.10 and 28.5; a failed step is an ``error`` line in an
-answer of status 200.  ``RUN --mount`` needs BuildKit, which this builder is not: the engine's own words say so.
+answer of status 200.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from marathond.core.errors import EngineError, NotFound
+from marathond.engine.buildkit import build as buildkit_build
 from marathond.engine.client import TAR, BodySource, EngineClient, json_lines
 from marathond.engine.decode import image
 from marathond.engine.errors import answer_error
@@ -98,18 +100,40 @@ class Images:
         self,
         context: Path,
         *,
-        tag: str,
+        tag: str | None,
         labels: Mapping[str, str],
         build_args: Mapping[str, str],
         network: str | None,
         timeout_s: float,
         log: Callable[[bytes], Awaitable[None]],
+        buildkit: bool,
     ) -> ImageInfo:
-        """See the port.  Intermediate containers are always removed; a build whose caller goes away is stopped by the engine."""
+        """See the port.  The name is given only to a finished image."""
         if not await anyio.Path(context / "Dockerfile").is_file():
             raise EngineError("image.build", 0, f"{context}: no Dockerfile")
+        build = partial(buildkit_build, self._client.url) if buildkit else self._classic
+        built = await build(context, labels=labels, build_args=build_args, network=network, timeout_s=timeout_s, log=log)
+        if tag is not None:
+            await self.tag(built, tag)
+        return await self._required("image.build", built)
+
+    async def tag(self, image_id: str, ref: str) -> None:
+        """See the port."""
+        name, tag = split_ref(ref)
+        await self._client.request("image.tag", "POST", f"images/{image_id}/tag", params={"repo": name, "tag": tag})
+
+    async def _classic(
+        self,
+        context: Path,
+        *,
+        labels: Mapping[str, str],
+        build_args: Mapping[str, str],
+        network: str | None,
+        timeout_s: float,
+        log: Callable[[bytes], Awaitable[None]],
+    ) -> str:
+        """The image's id.  Intermediate containers are always removed; a build whose caller goes away is stopped by the engine."""
         params = {
-            "t": tag,
             "dockerfile": "Dockerfile",
             "labels": json.dumps(dict(labels)),
             "buildargs": json.dumps(dict(build_args)),
@@ -122,7 +146,9 @@ class Images:
         with self._client.guard("image.build", timeout_s, reads_only=False), source.blame("image.build"):
             async with self._client.stream("POST", "build", params=params, headers=TAR, data=source.read()) as response:
                 built = await self._follow(json_lines("image.build", response), log)
-            return await self._required("image.build", built or tag)
+        if not built:
+            raise EngineError("image.build", 0, "the engine ended the build without naming its image")
+        return built
 
     async def _follow(self, lines: Any, log: Callable[[bytes], Awaitable[None]]) -> str:
         """Pass a build's output on; returns the image id the builder announced."""

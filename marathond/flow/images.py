@@ -1,37 +1,96 @@
-"""Makes every task's image available before any of its cells is admitted.
+"""Makes one image available: found, pulled or built, once at a time on this host.
 
-Owns single flight per task, the retries and the parking of tasks whose image cannot be had.  Building ahead of admission keeps a slow or
-broken build from holding a slot, a lease or a pass.  Proxies are for builds only, by build args (fault b13); an image built here is
-identified by the digest of its build context (fault b14).
+Owns single flight over processes, so that the daemon and ``marathonctl prebuild`` never build one image side by side, the choice of the
+builder, the retries, and the name that a built image is found under.  Proxies are for builds only, by build args (fault b13); an image
+built here is identified by the digest of its build context (fault b14).  Must not know the ledger: what a failure means for a cell is
+decided by who asked.
+
+A built image gets its name last, after its context was read again: a build that was killed at any moment, or whose context was edited
+meanwhile, leaves nothing that could be taken for the task's image.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import anyio
+import structlog
 from anyio import to_thread
-from anyio.abc import TaskGroup
 
-from marathond.core.errors import ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
-from marathond.core.inspection import PROXY_VARIABLES
+from marathond.core.dockerfile import buildkit_reason
+from marathond.core.errors import BuilderMissing, ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
+from marathond.core.proxies import PROXY_VARIABLES
 from marathond.core.text import printable
-from marathond.flow.world import World, log
-from marathond.ledger.verbs import admission, findings
-from marathond.ledger.verbs.campaigns import StoredTask
-from marathond.ports.engine import ImageInfo
+from marathond.ports.engine import Engine, ImageInfo
 from marathond.tasks.digest import context_digest
 
 LABEL_CONTEXT = "marathond.context"
 RETRY_PAUSE_S = 10.0
-PROXY_S = 3.0
-AWAY_PAUSE_S = 2.0
-"""Before the scheduler may ask again while the engine is away: its bell is rung at once."""
+LOCK_PAUSE_S = 0.2
+DETAIL_MAX = 600
+"""Of a failure's words the last are kept: a build says at its end what it died of."""
+DOCKERFILE_MAX_BYTES = 1 << 20
+
+log = structlog.get_logger("marathond.images")
+
+
+class How(StrEnum):
+    """How an image came to be there."""
+
+    EXISTING = "existing"
+    PULLED = "pulled"
+    CLASSIC = "built classic"
+    BUILDKIT = "built buildkit"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One image that trials of a task need.
+
+    ``role``: what for; ``task`` is the container that agent and verifier share.  ``image``: the declared reference, or None to build
+    ``context``, whose digest is ``digest`` when it was planned and ``digest_now()`` when asked again.
+    """
+
+    task: str
+    role: str
+    image: str | None
+    context: Path
+    digest: str
+    digest_now: Callable[[], str]
+    build_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """``log``: the build's output, for an image that was built now."""
+
+    image: ImageInfo
+    how: How
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """``code``: of the park, ``image_missing``, ``image_build_failed`` or ``image_needs_buildkit``; ``detail``: one line."""
+
+    code: str
+    detail: str
+    log: Path | None = None
+
+
+def wishes(name: str, path: Path, *, image: str | None, digest: str, build_timeout_s: float) -> tuple[Wish, ...]:
+    """Every image that a trial of this task needs.  One today: a verifier's own will be another, of role ``verifier``."""
+    return (Wish(name, "task", image, path / "environment", digest, partial(context_digest, path), build_timeout_s),)
 
 
 def image_identity(context_digest: str, build_args: Mapping[str, str]) -> str:
@@ -48,156 +107,134 @@ def image_tag(name: str, identity: str) -> str:
     return f"marathond/{safe}:{identity[:24]}"
 
 
-class ImageKeeper:
-    """Started with the daemon; ``want`` is idempotent and returns at once."""
+class ImageMaker:
+    """Makes wishes true.  ``builds``: folder of the build logs and locks, shared by every process of this ledger."""
 
-    def __init__(self, world: World, group: TaskGroup) -> None:
-        self.world, self.group = world, group
-        self._under_way: set[int] = set()
-        self._builds = anyio.Semaphore(world.fixed.build_concurrency)
-        self._proxy_named = False
+    def __init__(
+        self,
+        engine: Engine,
+        builds: Path,
+        *,
+        build_args: Mapping[str, str],
+        network: str | None,
+        concurrency: int,
+        retries: int,
+        pull_timeout_s: float,
+    ) -> None:
+        self.engine, self.builds, self.build_args, self.network = engine, builds, build_args, network
+        self.retries, self.pull_timeout_s = retries, pull_timeout_s
+        self._slots = anyio.Semaphore(concurrency)
 
-    def want(self, task: StoredTask) -> None:
-        """Make the image of ``task`` ready in the background; ``world.images`` and the bell tell when."""
-        if task.task_id in self.world.images or task.task_id in self._under_way or task.digest is None:
-            return
-        self._under_way.add(task.task_id)
-        self.group.start_soon(self._make, task, name=f"image {task.name}")
+    async def make(self, wish: Wish) -> Made | Failed:
+        """Until it is there, or the tries are used up.
 
-    async def _make(self, task: StoredTask) -> None:
-        try:
-            await self._ensure(task)
-        finally:
-            self._under_way.discard(task.task_id)
-            self.world.wake.ring()
-
-    async def _ensure(self, task: StoredTask) -> None:
-        world, last = self.world, ""
-        for attempt in range(world.fixed.build_retries + 1):
+        :raises EngineUnreachable, EngineTimeout: the engine answers nothing at all, which says nothing of the image.
+        """
+        last = ""
+        for attempt in range(self.retries + 1):
             try:
-                async with self._builds:
-                    world.images[task.task_id] = await (self._declared(task.data["image"]) if task.data["image"] else self._built(task))
-                if self._proxy_named:
-                    await self._name_dead_proxy()  # something could be had: is it over?
-                return
-            except NotFound as error:
-                await self._park(task, "image_missing", f"{task.data['image']}: {error.detail}")
-                return
+                return await self._once(wish)
+            except BuilderMissing as error:
+                return Failed("image_needs_buildkit", error.detail)
             except EngineUnreachable:
-                await anyio.sleep(AWAY_PAUSE_S)
-                return  # the scheduler asks again when the engine is back
+                raise
             except EngineTimeout as error:
-                # A build that is too slow is the task's own trouble; an engine that answers nothing is no reason to park anything.
-                if not await self._engine_answers():
-                    await anyio.sleep(AWAY_PAUSE_S)
-                    return
+                # A build that is too slow is the task's own trouble; an engine that answers nothing is no reason to blame anything.
+                await self.engine.info()
                 last = str(error)
             except EngineError as error:
+                if isinstance(error, NotFound) and wish.image is not None:
+                    return Failed("image_missing", f"{wish.image}: {error.detail}")
                 last = error.detail
             except (OSError, ConfigError) as error:
                 last = str(error)
-            log.warning("image_failed", task=task.name, attempt=attempt + 1, error=last)
-            await anyio.sleep(RETRY_PAUSE_S if attempt < world.fixed.build_retries else 0)
-        await self._name_dead_proxy()
-        code = "image_missing" if task.data["image"] else "image_build_failed"
-        named = f"{task.data['image']}: " if task.data["image"] else ""
-        await self._park(task, code, f"{named}after {world.fixed.build_retries + 1} tries: {printable(last, 400)}")
+            log.warning("image_failed", task=wish.task, attempt=attempt + 1, error=last)
+            await anyio.sleep(RETRY_PAUSE_S if attempt < self.retries else 0)
+        tries = f"after {self.retries + 1} tries: "
+        if wish.image is not None:
+            return Failed("image_missing", f"{wish.image}: {tries}{tail(last)}")
+        return Failed("image_build_failed", f"{tries}{tail(last)}", self.log_path(wish))
 
-    async def _declared(self, image: str) -> ImageInfo:
-        found = await self.world.engine.inspect_image(image)
-        if found is not None:
-            return found
-        log.info("image_pull", image=image)
-        return await self.world.engine.pull_image(image, timeout_s=self.world.fixed.pull_timeout_s)
+    def log_path(self, wish: Wish) -> Path:
+        return self.builds / f"{wish.task}.log"
 
-    async def _built(self, task: StoredTask) -> ImageInfo:
-        assert task.context_digest is not None
-        identity = image_identity(task.context_digest, self.world.fixed.build_args)
-        tag = image_tag(task.name, identity)
-        found = await self.world.engine.inspect_image(tag)
-        if found is not None and found.labels.get(LABEL_CONTEXT) == identity:
-            return found
-        log.info("image_build", task=task.name, tag=tag)
-        folder = self.world.fixed.run_root.parent / "builds"
-        folder.mkdir(exist_ok=True)
-        async with await anyio.open_file(folder / f"{task.name}.log", "wb") as file:
+    async def _once(self, wish: Wish) -> Made:
+        if wish.image is None:
+            identity = image_identity(wish.digest, self.build_args)
+            ref, label = image_tag(wish.task, identity), identity
+        else:
+            ref, label = wish.image, None
+        # The lock before the slot: who waits for somebody else's build must not keep others from theirs.
+        if found := await self._there(ref, label):
+            return Made(found, How.EXISTING)
+        key = hashlib.sha256(f"{self.engine.name} {ref}".encode()).hexdigest()[:24]
+        async with single_flight(self.builds / "locks" / key), self._slots:
+            if found := await self._there(ref, label):  # made by whom we waited for
+                return Made(found, How.EXISTING)
+            if label is not None:
+                return await self._build(wish, ref, label)
+            log.info("image_pull", image=ref)
+            return Made(await self.engine.pull_image(ref, timeout_s=self.pull_timeout_s), How.PULLED)
+
+    async def _there(self, ref: str, label: str | None) -> ImageInfo | None:
+        """A name that does not carry our label is somebody else's: it will be ours when the build is done."""
+        found = await self.engine.inspect_image(ref)
+        return None if found is None or (label is not None and found.labels.get(LABEL_CONTEXT) != label) else found
+
+    async def _build(self, wish: Wish, tag: str, identity: str) -> Made:
+        reason = await to_thread.run_sync(_buildkit_reason, wish.context)
+        log.info("image_build", task=wish.task, tag=tag, buildkit=reason or None)
+        path = self.log_path(wish)
+        async with await anyio.open_file(path, "wb") as file:
+            if reason:
+                await file.write(f"# with BuildKit: {reason}\n".encode())
 
             async def keep(line: bytes) -> None:
                 await file.write(line)
 
-            image = await self.world.engine.build_image(
-                Path(task.path) / "environment",
-                tag=tag,
+            image = await self.engine.build_image(
+                wish.context,
+                tag=None,
                 labels={LABEL_CONTEXT: identity},
-                build_args=self.world.fixed.build_args,
-                network=self.world.fixed.build_network,
-                timeout_s=task.data["build_timeout_s"],
+                build_args=self.build_args,
+                network=self.network,
+                timeout_s=wish.build_timeout_s,
                 log=keep,
+                buildkit=bool(reason),
             )
-        await self._same_context(task, tag)
-        return image
-
-    async def _same_context(self, task: StoredTask, tag: str) -> None:
-        """An edit between the plan and the end of the build must not leave a wrong image under the right name."""
-        now = await to_thread.run_sync(context_digest, Path(task.path))
-        if now != task.context_digest:
-            await self.world.engine.remove_image(tag)
-            raise EngineError("image.build", 0, f"environment/ changed while its image was built: was {task.context_digest}, is {now}")
-
-    async def _park(self, task: StoredTask, code: str, detail: str) -> None:
-        now_ms = self.world.clock.wall_ms()
-        parked = await self.world.ledger.write(
-            admission.park_task, task.task_id, code=code, detail=detail, author="marathond", now_ms=now_ms
-        )
-        log.warning("task_parked", task=task.name, code=code, detail=detail, cells=parked)
-
-    async def _engine_answers(self) -> bool:
-        try:
-            await self.world.engine.info()
-        except (EngineUnreachable, EngineTimeout):
-            return False
-        return True
-
-    async def _name_dead_proxy(self) -> None:
-        """An engine whose own proxy is dead fails every pull and build with words that name something else."""
-        try:
-            info = await self.world.engine.info()
-        except EngineError as error:
-            log.warning("engine_proxy_unknown", error=str(error))
-            return
-        self._proxy_named = False
-        for proxy in sorted({info.http_proxy, info.https_proxy} - {""}):
-            subject, why = proxy.split("@")[-1], await _silence(proxy)
-            if not why:
-                await self.world.ledger.write(
-                    findings.close_finding, code="engine_proxy_dead", subject=subject, now_ms=self.world.clock.wall_ms()
-                )
-                continue
-            self._proxy_named = True
-            await self.world.ledger.write(
-                findings.raise_finding,
-                code="engine_proxy_dead",
-                severity="error",
-                subject=subject,
-                detail=f"the engine is configured with a proxy that does not answer: {why}",
-                campaign_id=None,
-                now_ms=self.world.clock.wall_ms(),
-            )
+        now = await to_thread.run_sync(wish.digest_now)
+        if now != wish.digest:
+            raise EngineError("image.build", 0, f"{wish.context.name}/ changed while its image was built: was {wish.digest}, is {now}")
+        await self.engine.tag_image(image.id, tag)
+        return Made(image, How.BUILDKIT if reason else How.CLASSIC, path)
 
 
-async def _silence(proxy: str) -> str:
-    """Why nobody listens at a proxy's address; empty when somebody does.  A scheme may be missing, as in ``proxy:3128``."""
+def tail(words: str) -> str:
+    """One line, the last :data:`DETAIL_MAX` characters."""
+    line = printable(words, 100 * DETAIL_MAX)
+    return line if len(line) <= DETAIL_MAX else f"…{line[1 - DETAIL_MAX :]}"
+
+
+def _buildkit_reason(context: Path) -> str:
+    with (context / "Dockerfile").open("rb") as file:
+        return buildkit_reason(file.read(DOCKERFILE_MAX_BYTES).decode("utf-8", "replace"))
+
+
+@asynccontextmanager
+async def single_flight(path: Path) -> AsyncIterator[None]:
+    """Wait for, then hold, the lock file at ``path``; the kernel lets go of it when its holder dies.
+
+    The file stays: unlinking it would let two processes lock two files of one name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        host, port = url.hostname, url.port or (443 if url.scheme == "https" else 80)
-    except ValueError as error:
-        return str(error)
-    if not host:
-        return "its address has no host"
-    try:
-        with anyio.fail_after(PROXY_S):
-            stream = await anyio.connect_tcp(host, port)
-            await stream.aclose()
-    except (OSError, TimeoutError) as error:
-        return str(error) or f"no answer in {PROXY_S:g} s"
-    return ""
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await anyio.sleep(LOCK_PAUSE_S)
+        yield
+    finally:
+        os.close(descriptor)

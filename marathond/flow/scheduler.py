@@ -20,7 +20,7 @@ from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan
 from marathond.core.subnets import NetworkSubnets, auto_capacity
 from marathond.flow.breaker import Breaker
 from marathond.flow.environment import next_subnets
-from marathond.flow.images import ImageKeeper
+from marathond.flow.image_keeper import ImageKeeper
 from marathond.flow.sight import Sight
 from marathond.flow.trial import run_trial
 from marathond.flow.world import Handle, World, log

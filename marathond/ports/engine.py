@@ -139,13 +139,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """An image by content: ``id`` is the config digest (``sha256:…``)."""
+    """An image by content: ``id`` is the config digest (``sha256:…``); ``size_bytes`` of all its layers."""
 
     id: str
     tags: tuple[str, ...]
     labels: Mapping[str, str]
     env: tuple[str, ...]
     workdir: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,10 @@ class Engine(Protocol):
         """Unpack a tar stream below ``path`` in the container."""
         ...
 
+    async def path_exists(self, container_id: str, path: str) -> bool:
+        """Whether a file, folder or link is there; nothing in the container is run for it.  Raises NotFound for an unknown container."""
+        ...
+
     async def put_tree(self, container_id: str, source: Path, target: str) -> None:
         """Upload a host directory so that ``target`` holds its content, owned by root, modes kept, links as links."""
         ...
@@ -251,14 +256,22 @@ class Engine(Protocol):
         self,
         context: Path,
         *,
-        tag: str,
+        tag: str | None,
         labels: Mapping[str, str],
         build_args: Mapping[str, str],
         network: str | None,
         timeout_s: float,
         log: Callable[[bytes], Awaitable[None]],
+        buildkit: bool = False,
     ) -> ImageInfo:
-        """Build from a directory.  Raises EngineError with the last lines of the build's output."""
+        """Build from a directory; with ``tag`` None the image stays without a name until :meth:`tag_image`.
+
+        ``buildkit``: with BuildKit, not with the engine's classic builder.  Raises EngineError with the last lines of the build's output,
+        BuilderMissing when this host has no program for BuildKit."""
+        ...
+
+    async def tag_image(self, image_id: str, ref: str) -> None:
+        """Give an image a name, which another may have had until now.  Raises NotFound."""
         ...
 
     async def remove_image(self, ref: str) -> None:

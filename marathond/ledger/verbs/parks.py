@@ -17,6 +17,7 @@ TASK_CODES = (
     "host_too_small",
     "image_missing",
     "image_build_failed",
+    "image_needs_buildkit",
 )
 """Codes that speak of the task directory, its image or its size; they end by themselves when a later submission finds the task fine."""
 
