@@ -34,7 +34,7 @@ from marathond.practice.sse import Stream
 from marathond.practice.surface import CannotPlay, Item
 
 CONVERSATIONS_AT_MOST = 1024
-"""Of one trial; further ones are refused."""
+"""Of one trial that are remembered; then the one that was silent longest is forgotten: behind a gateway, all trials come with one key."""
 DONE, BLOCKED = "Done.", "I am blocked."
 UNTOLD_S, UNTOLD_AT_MOST = 0.5, 20
 """Of the host's clock, for one answer that waits for a goal's task; and how many answers wait."""
@@ -176,8 +176,10 @@ class Player:
         if not any(_reads_words(script, trial.identity) for script in self.practice.script):
             return False
         waited = trial.untold.get(ask.conversation, 0)
-        if waited >= UNTOLD_AT_MOST or len(trial.untold) >= CONVERSATIONS_AT_MOST:
+        if waited >= UNTOLD_AT_MOST:
             return False
+        if not waited and len(trial.untold) >= CONVERSATIONS_AT_MOST:
+            del trial.untold[next(iter(trial.untold))]
         trial.untold[ask.conversation] = waited + 1
         return True
 
@@ -189,9 +191,11 @@ class Player:
                 who = f"task {trial.identity.task or 'unnamed'}, arm {trial.identity.arm or 'unnamed'}, model {ask.model or 'unnamed'}"
                 return refusal(400, f"practice: no script fits this conversation ({who})", "practice_script")
             if len(trial.conversations) >= CONVERSATIONS_AT_MOST:
-                return refusal(400, f"practice: more than {CONVERSATIONS_AT_MOST} conversations in one trial", "practice_limit")
-            found = trial.conversations[ask.conversation] = Conversation(*chosen)
+                del trial.conversations[next(iter(trial.conversations))]
+            found = Conversation(*chosen)
             trial.untold.pop(ask.conversation, None)
+        trial.conversations.pop(ask.conversation, None)
+        trial.conversations[ask.conversation] = found  # the last to be forgotten
         found.goal = found.goal or ask.has_goal
         return found
 

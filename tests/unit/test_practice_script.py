@@ -13,7 +13,7 @@ from marathond.core.errors import ConfigError
 from marathond.practice import script as script_module
 from marathond.practice import surface
 from marathond.practice.gate import GATE_WORD, gate_message, gate_practice
-from marathond.practice.play import Identity, choose
+from marathond.practice.play import CONVERSATIONS_AT_MOST, Identity, Player, Trial, choose
 from marathond.practice.request import Ask, BadRequest, read, running
 from marathond.practice.script import (
     Call,
@@ -180,6 +180,22 @@ def test_a_pattern_fits_a_whole_message_and_what_it_catches_is_put_in() -> None:
     assert filled(practice.script[0].step[0], found[1]) == Step(run="echo this {{other}} {print}")
     assert choose(practice, Identity("t1"), ask(user("say this; rm x"))) is None
     assert choose(practice, Identity("t1"), ask(user("say THIS"))) is None
+
+
+def test_the_conversation_that_was_silent_longest_is_forgotten() -> None:
+    """Behind a gateway all trials come with one key: a provider that counted conversations would refuse the last ones of a campaign."""
+    fault = {"kind": "status", "status": 500}
+    player = Player(Practice.model_validate({"script": [{"step": [{"say": "one", "fault": [fault]}]}]}))
+    trial = Trial(Identity("t1"))
+
+    def status(number: int) -> int:
+        return player.answer(trial, ask(user("x"), prompt_cache_key=f"thread-{number}"), 0.0, "r", 0).status
+
+    assert (status(0), status(1)) == (500, 500)
+    assert status(0) == 200
+    assert {status(number) for number in range(2, CONVERSATIONS_AT_MOST + 1)} == {500}
+    assert len(trial.conversations) == CONVERSATIONS_AT_MOST
+    assert (status(0), status(1)) == (200, 500)  # 1 is met for the first time again
 
 
 @pytest.mark.parametrize(
