@@ -6,6 +6,7 @@ know what any of the three does.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -60,14 +61,17 @@ def run(
 @app.command()
 def gateway(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where gateway.json lies; listeners and the journal are below it.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for gateway.json, which the daemon writes.")] = False,
 ) -> None:
     """Carry agents' requests to their model provider.
 
     Runs until SIGTERM; the daemon and its agents may come and go meanwhile.  Exit status as of marathond itself.
     """
     from marathond.gateway.__main__ import main as carry
+    from marathond.service.notify import Notifier
 
-    _end(carry([str(folder)]))
+    notifier = Notifier(os.environ)
+    _end(carry([str(folder)], wait=wait, on_ready=lambda: notifier.ready("carries requests"), on_poll=notifier.watchdog))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)

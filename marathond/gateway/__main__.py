@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -12,10 +14,21 @@ from marathond.core.errors import ArtifactError, ConfigError, Refused
 from marathond.gateway.serve import serve
 
 EXIT_REFUSED = 78
+WAIT_S = 0.5
 
 
-def main(argv: list[str]) -> int:
-    """0 after an orderly end; 2 wrong usage; 78 refused, starting again would not help (settings, another instance); 1 otherwise."""
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+def main(
+    argv: list[str], *, wait: bool = False, on_ready: Callable[[], object] = _nothing, on_poll: Callable[[], object] = _nothing
+) -> int:
+    """0 after an orderly end; 2 wrong usage; 78 refused, starting again would not help (settings, another instance); 1 otherwise.
+
+    :param wait: for ``gateway.json``, which the daemon writes, however long that takes; without it a missing one is refused.
+    :param on_ready: called once it serves, or waits; ``on_poll`` again and again from then on.
+    """
     if len(argv) != 1:
         sys.stderr.write("usage: python -m marathond.gateway FOLDER\n")
         return 2
@@ -28,7 +41,9 @@ def main(argv: list[str]) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        asyncio.run(serve(Path(argv[0])))
+        if wait:
+            _wait(Path(argv[0]) / "gateway.json", on_ready, on_poll)
+        asyncio.run(serve(Path(argv[0]), on_ready=on_ready, on_poll=on_poll))
     except (Refused, ConfigError) as err:
         sys.stderr.write(f"{err}\n")
         return EXIT_REFUSED
@@ -36,6 +51,16 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"{err}\n")
         return 1
     return 0
+
+
+def _wait(settings: Path, on_ready: Callable[[], object], on_poll: Callable[[], object]) -> None:
+    if settings.exists():
+        return
+    structlog.get_logger("marathond.gateway").info("waiting_for_settings", file=str(settings))
+    on_ready()
+    while not settings.exists():
+        on_poll()
+        time.sleep(WAIT_S)
 
 
 if __name__ == "__main__":

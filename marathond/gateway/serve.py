@@ -204,7 +204,7 @@ async def opened(
             gateway.house.journal.close()
 
 
-async def serve(folder: Path, *, on_ready: Callable[[], None] = _nothing, on_poll: Callable[[], None] = _nothing) -> None:
+async def serve(folder: Path, *, on_ready: Callable[[], object] = _nothing, on_poll: Callable[[], object] = _nothing) -> None:
     """Serve until SIGTERM or SIGINT.  ``on_ready`` after the first look at every file, ``on_poll`` after each (a watchdog's ping).
 
     :raises Refused: another gateway lives in this folder, or this process may not enter namespaces.

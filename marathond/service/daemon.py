@@ -31,9 +31,10 @@ from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
-from marathond.service import effective, range_check, roots, submission
+from marathond.service import effective, gateway_file, range_check, roots, submission
 from marathond.service.commands import StopMode
 from marathond.service.engine_choice import refuse_other_engine
+from marathond.service.gateway_file import GatewayFile
 from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.notify import Notifier
@@ -74,6 +75,7 @@ class Daemon:
         self._values: dict[str, KnobValue] = {}
         self._staged: dict[str, Path] = {}
         self._settings_changed = Wake()
+        self._gateway_file: GatewayFile | None = None
 
     # ── what commands ask of the daemon ──
 
@@ -116,6 +118,8 @@ class Daemon:
         # What only a restart changes is not the campaign's yet: this life goes on writing to where it began to.
         result = await self._submit(fresh.model_copy(update={"daemon": self._began.daemon}), author)
         self.settings = fresh
+        if self._gateway_file is not None:
+            await self._gateway_file.tell(fresh.gateway)
         self.apply_settings()
         return replace(result, needs_restart=needs_restart(self._began, fresh))
 
@@ -140,7 +144,8 @@ class Daemon:
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
-        async with anyio.create_task_group() as group:
+        meet = None if fixed.gateway is None else fixed.gateway.folder
+        async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file, anyio.create_task_group() as group:
             await serve_control(self, group)
             group.start_soon(self._begin, group, name="begin")
             while not await self._wind_down(group):

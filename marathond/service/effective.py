@@ -13,6 +13,7 @@ from typing import Any
 from marathond.core.plan import Limits
 from marathond.flow.world import Fixed, Knobs, Ways
 from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.sections_model import GATE_ROUTE
 from marathond.service.settings import Settings
 
 
@@ -53,19 +54,14 @@ def gateway_folder(s: Settings) -> Path:
     return s.daemon.state_dir / "gateway"
 
 
-GATE_ROUTE = "gate"
-"""The gateway's route to the scripted answers of the gates; the name is taken."""
-
-
 def ways(s: Settings) -> Ways | None:
     """None: the campaign needs no model."""
     if not s.gateway.routes:
         return None
-    names = list(s.gateway.routes)
     return Ways(
         folder=gateway_folder(s),
         port=s.gateway.port,
-        route=s.gateway.route or (names[0] if len(names) == 1 else "main"),
+        route=s.gateway.agents_route,
         gate_route=GATE_ROUTE,
         verifier_route=s.gateway.verifier_route,
         verifier_env=dict(s.gateway.verifier_env),
