@@ -18,6 +18,7 @@ from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
 from marathond.core.order import CellKey, order_cells
+from marathond.core.proxies import proxy_words
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import EngineInfo
 from marathond.service.settings import Settings
@@ -79,6 +80,7 @@ class CampaignPlan:
     host: str
     parked_arms: tuple[ArmPark, ...] = ()
     absent_images: tuple[str, ...] = ()
+    disclosures: tuple[str, ...] = ()
 
 
 def read_tasks(settings: Settings, environ: Mapping[str, str]) -> list[Task | Unrunnable]:
@@ -123,7 +125,15 @@ def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: Eng
         host=engine if isinstance(engine, str) else f"{engine.info.ncpu} processors, {engine.info.memory_bytes >> 20} MiB",
         parked_arms=alone,
         absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
+        disclosures=tuple(_disclosures(settings, tasks)),
     )
+
+
+def _disclosures(settings: Settings, tasks: Sequence[TaskPlan]) -> Iterator[str]:
+    """What a reader of the comparison must be told about how it was made."""
+    if proxy := settings.network.runtime_proxy:
+        users = sum(task.needs_network for task in tasks)
+        yield f"network.runtime_proxy: containers of {plural(users, 'task')} with a network get {proxy_words(proxy)}"
 
 
 def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str) -> TaskPlan:
@@ -213,6 +223,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
         say(where.fit(f"  {number:>4}  {clean(cell.task)}  {clean(cell.arm)}  replicate {cell.replicate}"))
     if len(plan.cells) > CELLS_SHOWN and not all_cells:
         say(f"  … {len(plan.cells) - CELLS_SHOWN} more (--cells shows all)")
+    for disclosure in plan.disclosures:
+        note(f"disclosure: {clean(disclosure)}")
     for task in plan.tasks:
         for warning in task.warnings:
             note(f"note: {clean(task.name)}: {clean(warning)}")

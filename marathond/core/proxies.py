@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
 """What Docker takes for a build's proxies without the Dockerfile declaring them, in any case."""
@@ -44,9 +45,18 @@ def runtime_proxy_env(configured: Mapping[str, str]) -> dict[str, str]:
     return {**configured, "NO_PROXY": exceptions, "no_proxy": exceptions}
 
 
-def runtime_proxy_words(configured: Mapping[str, str]) -> str:
-    """``HTTP_PROXY=http://proxy:3128 NO_PROXY=…``: what the containers get, without user and password; for facts and disclosures."""
-    return " ".join(f"{name}={without_secret(value)}" for name, value in sorted(runtime_proxy_env(configured).items()))
+def proxy_words(variables: Mapping[str, str]) -> str:
+    """``HTTP_PROXY=http://proxy:3128 NO_PROXY=…``, without user and password; for facts and disclosures."""
+    return " ".join(f"{name}={without_secret(value)}" for name, value in sorted(variables.items()))
+
+
+def leads_to_itself(proxy: str) -> bool:
+    """Whether a proxy's address is a loopback one, with or without a scheme."""
+    try:
+        host = urlsplit(proxy if "://" in proxy else f"http://{proxy}").hostname or ""
+    except ValueError:
+        return False
+    return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def without_secret(url: str) -> str:

@@ -15,6 +15,7 @@ import anyio
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound, PoolExhausted, SubnetTaken
 from marathond.core.inspection import problems
 from marathond.core.model import Arm, Mount, NetworkPolicy, Task, trial_label
+from marathond.core.proxies import proxies_in, proxy_words, runtime_proxy_env
 from marathond.core.subnets import free_subnets
 from marathond.flow.world import World, log
 from marathond.ledger.errors import RuleBroken
@@ -134,12 +135,17 @@ def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, ag
         image_id=world.images[context.task_id].id,
         labels=world.labels(context.trial_id, context.token),
         network=network_id,
-        env={**task.env, **agent.environment(task, arm)},
+        env={**_runtime_proxy(world, task), **task.env, **agent.environment(task, arm)},
         mounts=(*standard_mounts(run), *agent.mounts(task, arm, run, world.fixed.staged)),
         workdir=task.workdir,
         cpus=task.cpus,
         memory_mb=task.memory_mb,
     )
+
+
+def _runtime_proxy(world: World, task: Task) -> dict[str, str]:
+    """Never for a task without a network, where a proxy could only tell of this host (fault b13)."""
+    return {} if task.network is NetworkPolicy.NONE else runtime_proxy_env(world.fixed.runtime_proxy)
 
 
 def standard_mounts(run: RunDir) -> tuple[Mount, ...]:
@@ -230,13 +236,16 @@ async def _create(world: World, spec: ContainerSpec) -> str:
     raise GateFailed("container_failed", f"{spec.name}: three creates in a row had no answer and left nothing")
 
 
-def facts(task: Task, arm: Arm, info: ContainerInfo) -> tuple[Fact, ...]:
+def facts(world: World, task: Task, arm: Arm, info: ContainerInfo) -> tuple[Fact, ...]:
     """What really applied, each with its origin (faults b14, b17), for `marathonctl show`."""
     policy = "none (NetworkMode=none)" if task.network is NetworkPolicy.NONE else "public"
     declared = "task" if task.image else "built from environment/"
+    proxies = proxies_in(dict(item.split("=", 1) for item in info.env if "=" in item))
+    origin = "config" if proxies == _runtime_proxy(world, task) else "task, arm or config"
     return (
         Fact("network agent", policy, task.network_origin),
         Fact("network verifier", policy, task.network_origin),
+        *([Fact("runtime proxy", proxy_words(proxies), origin)] if proxies else []),
         Fact("image", info.image_id, declared),
         Fact("context digest", task.context_digest, "task"),
         Fact("cpus", "unlimited" if task.cpus is None else f"{task.cpus:g}", "not set" if task.cpus is None else "task"),

@@ -159,7 +159,7 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     await world.ledger.write(
         _write_start,
         trial_id,
-        (*environment.facts(task, arm, info), *passed),
+        (*environment.facts(world, task, arm, info), *passed),
         exec_id=exec_id,
         # The deadline starts here, with the agent, never in the queue (fault c09).
         started_mono_ms=started_mono_ms,

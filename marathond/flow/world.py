@@ -76,6 +76,8 @@ class Fixed:
     gateway: Ways | None = None
     """None: no arm needs a model."""
     trial_cap_nusd: int | None = None
+    runtime_proxy: Mapping[str, str] = field(default_factory=dict)
+    """As configured; for containers of tasks with a network alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         network_mode=s.network.mode,
         network_range=s.network.range,
         network_prefix=s.network.prefix,
+        runtime_proxy=dict(s.network.runtime_proxy),
         own_limit_s=s.limits.agent_timeout_s,
         agent_multiplier=s.limits.agent_timeout_multiplier,
         gate_timeout_s=s.limits.gate_timeout_s,

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from marathond.core import paths
 from marathond.core.model import AfterAgent, AgentKind, Drive
 from marathond.core.order import Order
+from marathond.core.proxies import EXCEPTIONS, PROXY_VARIABLES, leads_to_itself
 from marathond.core.subnets import SMALLEST_PREFIX
 from marathond.service.knobs import KNOBS
 
@@ -142,13 +143,25 @@ class EngineSection(Section):
 
 
 class Network(Section):
-    """``[network]``: where trials' subnets come from (faults b01, b02)."""
+    """``[network]``: where trials' subnets come from (faults b01, b02), and the proxy of tasks with a network (fault b13)."""
 
     mode: Literal["explicit", "auto"] = Field(default="explicit", description="explicit: subnets from range; auto: the engine's own pools")
     range: Word = Field(default="198.19.0.0/16", description="explicit: the IPv4 range that subnets are cut from")
     prefix: Int = Field(default=28, ge=16, le=SMALLEST_PREFIX, description="explicit: size of one trial's subnet")
     cap: Annotated[Int, _knob("network.cap")] = Field(default=64, description=KNOBS["network.cap"].effect)
     margin: Annotated[Int, _knob("network.margin")] = Field(default=2, description=KNOBS["network.margin"].effect)
+    runtime_proxy: EnvMap = Field(default_factory=dict, description="proxy variables of the containers of tasks with a network")
+
+    @model_validator(mode="after")
+    def _proxies_lead_somewhere(self) -> Network:
+        for name, value in self.runtime_proxy.items():
+            if name.lower() not in PROXY_VARIABLES:
+                raise guilty(f"runtime_proxy.{name}", f"must be one of {', '.join(sorted(PROXY_VARIABLES))}, in either case")
+            if not value.strip():
+                raise guilty(f"runtime_proxy.{name}", "must not be empty: leave it out")
+            if name.lower() not in EXCEPTIONS and leads_to_itself(value):
+                raise guilty(f"runtime_proxy.{name}", "must not be a loopback address: in a container that is the container itself")
+        return self
 
     @model_validator(mode="after")
     def _subnets_fit(self) -> Network:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from marathond.core.arms import codex_to_data
 from marathond.core.model import Arm
+from marathond.core.proxies import proxy_words
 from marathond.service.knobs import KNOBS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ TREATMENT_KEYS = frozenset(
         "limits.verifier_timeout_multiplier",
         "limits.after_agent",
         "engine.build_args",
+        "network.runtime_proxy",
         "gateway.strip",
         "gateway.hold_s",
         "gateway.held_is_charged",
@@ -81,7 +83,10 @@ def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
 
 
 def campaign_treatment(settings: Settings) -> dict[str, Any]:
-    """What all cells of a campaign share: limits, multipliers, after-agent policy, and build arguments that are no proxy."""
+    """What all cells of a campaign share: limits, multipliers, after-agent policy, build arguments that are no proxy, the runtime proxy.
+
+    A proxy's user and password are how one gets there, not where: they may change.
+    """
     limits = settings.limits
     return {
         "format": TREATMENT_FORMAT,
@@ -90,6 +95,7 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
         "verifier_timeout_multiplier": limits.verifier_timeout_multiplier,
         "after_agent": limits.after_agent.value,
         "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
+        **({"runtime_proxy": proxy_words(proxy)} if (proxy := settings.network.runtime_proxy) else {}),
     } | (_model_treatment(settings) if settings.drives_codex else {})
 
 

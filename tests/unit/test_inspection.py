@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from marathond.core.inspection import problems
-from marathond.core.proxies import runtime_proxy_env, runtime_proxy_words, without_secret
+from marathond.core.proxies import leads_to_itself, proxy_words, runtime_proxy_env, without_secret
 from marathond.ports.engine import ContainerInfo, ContainerSpec
 
 LABELS = {"marathond.ledger": "abc", "marathond.trial": "t0001"}
@@ -83,9 +83,13 @@ def test_the_runtime_proxy_leaves_the_container_s_own_services_alone_and_is_told
     env = runtime_proxy_env(given)
     assert env["HTTP_PROXY"] == given["HTTP_PROXY"]
     assert env["NO_PROXY"] == env["no_proxy"] == "intern,localhost,127.0.0.1,::1"
-    assert "geheim" not in (words := runtime_proxy_words(given)) and "HTTP_PROXY=http://***@proxy:3128" in words
-    assert runtime_proxy_env({}) == {} and runtime_proxy_words({}) == ""
+    assert "geheim" not in (words := proxy_words(env)) and "HTTP_PROXY=http://***@proxy:3128" in words
+    assert runtime_proxy_env({}) == {} and proxy_words({}) == ""
     assert without_secret("u:p@proxy:1") == "***@proxy:1"
+    assert [leads_to_itself(p) for p in ("127.0.0.1:3128", "http://localhost:1", "http://[::1]:1", "proxy:1", "http://10.0.0.1")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
 
 
 def test_labels_network_image_and_state_are_compared() -> None:

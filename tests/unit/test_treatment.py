@@ -62,6 +62,7 @@ OTHER: dict[str, object] = {
     "limits.verifier_timeout_multiplier": 4,
     "limits.after_agent": "kill-all",
     "engine.build_args": {"VERSION": "2"},
+    "network.runtime_proxy": {"HTTP_PROXY": "http://proxy:3128"},
     "gateway.strip": ["a.b"],
     "gateway.hold_s": 10,
     "gateway.held_is_charged": True,
