@@ -15,6 +15,7 @@ import structlog
 
 from marathond.core.errors import EngineTimeout, EngineUnreachable
 from marathond.core.model import trial_label
+from marathond.core.money import Rules
 from marathond.core.plan import Limits
 from marathond.ports.agent import RunDir
 from marathond.ports.clock import Clock
@@ -76,6 +77,7 @@ class Fixed:
     gateway: Ways | None = None
     """None: no arm needs a model."""
     trial_cap_nusd: int | None = None
+    money: Rules = field(default_factory=Rules)
     runtime_proxy: Mapping[str, str] = field(default_factory=dict)
     """As configured; for containers of tasks with a network alone."""
 

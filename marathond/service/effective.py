@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from marathond.core import money
 from marathond.core.plan import Limits
 from marathond.flow.world import Fixed, Knobs, Ways
 from marathond.service.knobs import KNOBS, KnobValue
@@ -70,6 +71,22 @@ def ways(s: Settings) -> Ways | None:
     )
 
 
+def money_rules(s: Settings) -> money.Rules:
+    """Prices and caps in nano-dollars.  A kind of input token without a price of its own costs what plain input costs."""
+
+    def amount(dollars: float | None, otherwise: float = 0) -> int:
+        return money.nusd(otherwise if dollars is None else dollars)
+
+    def cap(dollars: float | None) -> int | None:
+        return None if dollars is None else money.nusd(dollars)
+
+    prices = {
+        model: money.Price(amount(p.input), amount(p.cached_input, p.input), amount(p.cache_write, p.input), amount(p.output))
+        for model, p in s.money.prices.items()
+    }
+    return money.Rules(prices, cap(s.money.campaign_cap_usd), cap(s.money.trial_cap_usd), cap(s.money.expected_trial_usd))
+
+
 def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, str], staged: Mapping[str, Path]) -> Fixed:
     """What stays the same for one daemon life.  ``staged``: package id to its tree."""
     return Fixed(
@@ -96,7 +113,8 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         max_artifact_files=s.limits.artifact_max_files,
         staged=dict(staged),
         gateway=ways(s),
-        trial_cap_nusd=None if s.money.trial_cap_usd is None else round(s.money.trial_cap_usd * 1e9),
+        trial_cap_nusd=money_rules(s).trial_cap_nusd,
+        money=money_rules(s),
     )
 
 
