@@ -5,11 +5,14 @@ Owns the rule by which a new client learns what became of an old one's requests.
 What codex 0.171 does (each line has a test that runs the real binary):
 
 * server, turn and goal go on without a client.  What was notified meanwhile is NOT repeated to the next one, except that ``thread/resume``
-  is followed by one ``thread/tokenUsage/updated`` (totals) and one ``thread/goal/updated`` (the goal as it is);
+  is followed by one ``thread/goal/updated`` (the goal as it is).  Totals of tokens come with the next response of the model; for a thread
+  that idles, ``ThreadResume(exclude_turns=False)`` is followed by one ``thread/tokenUsage/updated``, but its answer is the whole history;
 * turns and items are kept: ``thread/turns/list`` and ``thread/items/list`` tell all of them, also those of the running turn, an item from
   its end on.  So counts are not added up over connections but read again: :func:`turns` and :func:`items`, merged by id (``story``);
 * a request whose client died before the answer is carried out or dropped, about half of each; the server never carries one out twice, but
-  it does not recognise a repetition either: two ``turn/start`` with one ``client_user_message_id`` are two messages.
+  it does not recognise a repetition either: two ``turn/start`` with one ``client_user_message_id`` are two messages;
+* a sub-agent's thread is announced by an item of type subAgentActivity in the thread above, not by ``thread/started``.  The connection that
+  the main thread was started on hears of it; a later one does so after a ``thread/resume`` of its own.  It may outlast the main turn.
 
 The rule for a driver, so that no turn is begun twice and none lost:
 
@@ -34,6 +37,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from marathond.agents.codex.client import CodexClient
@@ -72,12 +76,14 @@ class Attached:
     :param ready: settings in effect and the thread's status; None: no turn was ever begun in it (see rule 4).
     :param running: id of the turn in flight, None when the thread idles.
     :param goal: None when there is none, or goals were not asked for.
+    :param sub_agents: sub-agents' threads that are loaded; they are heard of as well.
     """
 
     thread_id: str
     ready: ThreadReady | None
     running: str | None
     goal: Goal | None
+    sub_agents: tuple[str, ...] = ()
 
 
 async def reattach(client: CodexClient, thread_id: str | None, *, goals: bool, timeout_s: float) -> Attached | None:
@@ -94,19 +100,31 @@ async def reattach(client: CodexClient, thread_id: str | None, *, goals: bool, t
         thread_id = await _main_thread(client, deadline)
         if thread_id is None:
             return None
+    ready, turn = await _join(client, thread_id, deadline)
+    goal = (await client.request(GoalGet(thread_id=thread_id), _left(deadline))).goal if goals else None
+    return Attached(thread_id, ready, turn, goal, await _join_sub_agents(client, deadline))
+
+
+async def _join(client: CodexClient, thread_id: str, deadline: float) -> tuple[ThreadReady | None, str | None]:
     while True:
         turn = await running(client, thread_id, _left(deadline))
         try:
-            ready = await client.request(ThreadResume(thread_id=thread_id), _left(deadline))
+            return await client.request(ThreadResume(thread_id=thread_id), _left(deadline)), turn
         except RpcError:
-            # A thread has no rollout before its first message is recorded: with a turn in flight that is a matter of moments.
-            if turn is None and not await _is_loaded(client, thread_id, deadline):
-                raise
             if turn is None:
-                return Attached(thread_id, None, None, await _goal(client, thread_id, goals, deadline))
-            await asyncio.sleep(_POLL_S)
-            continue
-        return Attached(thread_id, ready, turn, await _goal(client, thread_id, goals, deadline))
+                if not await _is_loaded(client, thread_id, deadline):
+                    raise
+                return None, None
+        # A thread has no rollout before its first message is recorded: with a turn in flight that is a matter of moments.
+        await asyncio.sleep(_POLL_S)
+
+
+async def _join_sub_agents(client: CodexClient, deadline: float) -> tuple[str, ...]:
+    _, others = await threads(client, timeout_s=_left(deadline))
+    for other in others:
+        with suppress(RpcError):  # it ended and was unloaded meanwhile, or has recorded nothing yet: it is listed all the same
+            await client.request(ThreadResume(thread_id=other.id), _left(deadline))
+    return tuple(other.id for other in others)
 
 
 async def running(client: CodexClient, thread_id: str, timeout_s: float) -> str | None:
@@ -185,15 +203,13 @@ async def items(
 
 async def threads(client: CodexClient, *, timeout_s: float) -> tuple[list[Thread], list[Thread]]:
     """Threads that are loaded: main ones, and sub-agents'.  ``timeout_s`` for each request."""
-    ids: list[str] = []
-    cursor: str | None = None
-    while True:
-        page = await client.request(LoadedList(cursor=cursor), timeout_s)
-        ids += page.data
-        if (cursor := page.next_cursor) is None or len(ids) > PAGES_AT_MOST:
-            break
-    found = [(await client.request(ThreadRead(thread_id=thread_id), timeout_s)).thread for thread_id in ids]
-    return [t for t in found if not t.of_a_sub_agent], [t for t in found if t.of_a_sub_agent]
+    main: list[Thread] = []
+    others: list[Thread] = []
+    for thread_id in (await client.request(LoadedList(), timeout_s)).data:
+        with suppress(RpcError):  # unloaded since it was listed
+            thread = (await client.request(ThreadRead(thread_id=thread_id), timeout_s)).thread
+            (others if thread.of_a_sub_agent else main).append(thread)
+    return main, others
 
 
 def _responses(client: CodexClient, thread_id: str) -> int:
@@ -217,10 +233,6 @@ async def _is_loaded(client: CodexClient, thread_id: str, deadline: float) -> bo
     except RpcError:
         return False
     return True
-
-
-async def _goal(client: CodexClient, thread_id: str, goals: bool, deadline: float) -> Goal | None:
-    return (await client.request(GoalGet(thread_id=thread_id), _left(deadline))).goal if goals else None
 
 
 async def _alone(client: CodexClient, deadline: float) -> None:

@@ -24,9 +24,9 @@ import aiohttp
 from marathond.agents.codex import wire
 from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, RequestTimeout, RpcError
 from marathond.agents.codex.messages import Capabilities, ClientInfo, Initialize, Initialized, Request, Result
-from marathond.agents.codex.notices import DELTAS, NOTIFICATIONS, Known, OnConfigWarning, OnThreadStarted, OnWarning
+from marathond.agents.codex.notices import DELTAS, NOTIFICATIONS, Known, OnConfigWarning, OnItemCompleted, OnItemStarted, OnWarning
 from marathond.agents.codex.reach import Reach, reached
-from marathond.agents.codex.shapes import Thread, parse
+from marathond.agents.codex.shapes import parse
 
 EVENTS_AT_MOST = 20_000
 EVENT_BYTES_AT_MOST = 256 << 20
@@ -71,8 +71,8 @@ class Counts:
     """Requests of the server (approvals and the like), all refused, by method."""
     by_thread: dict[str, Counter[str]] = field(default_factory=dict)
     """Notifications that name a thread, by thread and method: everything beside the main thread is a sub-agent's."""
-    sub_threads: dict[str, Thread] = field(default_factory=dict)
-    """Threads that were announced with a parent."""
+    sub_agents: dict[str, str] = field(default_factory=dict)
+    """Sub-agents' threads as the threads above them announced them, with the last activity: started, interacted, interrupted, completed."""
     warnings: list[str] = field(default_factory=list)
     """Texts of ``warning`` and ``configWarning``, the first of them."""
 
@@ -143,7 +143,8 @@ class CodexClient:
             raise RequestTimeout(method, timeout_s) from None
         finally:
             self._waiting.pop(number, None)
-            answer.cancel()
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # taken here too, where sending failed: nobody else will
 
     async def events(self) -> AsyncIterator[Event]:
         """Notifications, oldest first, those that came before the call too.  Ends only by raising.
@@ -257,8 +258,9 @@ class CodexClient:
         if thread_id is not None and (thread_id in counts.by_thread or len(counts.by_thread) < THREADS_KEPT):
             counts.by_thread.setdefault(thread_id, Counter())[method] += 1
         match body:
-            case OnThreadStarted(thread=thread) if thread.parent_thread_id is not None and len(counts.sub_threads) < THREADS_KEPT:
-                counts.sub_threads[thread.id] = thread
+            case OnItemCompleted(item=item) | OnItemStarted(item=item) if item.agent_thread_id is not None:
+                if item.agent_thread_id in counts.sub_agents or len(counts.sub_agents) < THREADS_KEPT:
+                    counts.sub_agents[item.agent_thread_id] = item.kind or ""
             case OnWarning(message=text) | OnConfigWarning(summary=text) if len(counts.warnings) < WARNINGS_KEPT:
                 counts.warnings.append(text[:2000])
             case _:

@@ -30,7 +30,8 @@ class ReachError(CodexError):
     :param code: ``container_gone`` (no such process, or another one with that pid), ``not_permitted``, ``tmp_missing``, ``tmp_symlink``,
         ``tmp_not_folder``, ``folder_missing`` (never made, or removed by the agent), ``folder_symlink``, ``folder_not_folder``,
         ``folder_owner``, ``socket_missing``, ``sockets_several``, ``socket_symlink``, ``socket_not_socket``, ``socket_owner``,
-        ``socket_refused`` (nobody listens), ``peer_elsewhere`` (the listener is no process of the container), ``io``.
+        ``socket_refused`` (nobody listens), ``peer_elsewhere`` (the listener is no process of the container), ``peer_other`` (not the one
+        expected), ``io``.
     """
 
     def __init__(self, code: str, detail: str) -> None:

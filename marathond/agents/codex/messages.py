@@ -136,13 +136,12 @@ class ThreadResume(Request[ThreadReady]):
 
 class LoadedPage(Wire):
     data: list[str]
-    next_cursor: str | None
 
 
 class LoadedList(Request[LoadedPage]):
     METHOD = "thread/loaded/list"
     RESULT = LoadedPage
-    cursor: str | None = None
+    limit: int = 1000
 
 
 class ThreadGot(Wire):

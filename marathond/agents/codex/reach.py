@@ -47,12 +47,14 @@ class Reach:
     :param start_ticks: its start in clock ticks since boot, field 22 of its ``stat``, read by the caller right after the engine named it.
     :param uid: the user codex runs as, as the container numbers it.
     :param name: the socket's name, 64 hex digits; None: the only one in the folder.
+    :param server_pid: host-side pid of the app-server where it is known (the engine names an exec's): nobody else may listen.
     """
 
     pid: int
     start_ticks: int
     uid: int
     name: str | None = None
+    server_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,8 @@ def _peer(path: str, reach: Reach) -> int:
         inside = False
     if not inside:
         raise ReachError("peer_elsewhere", f"process {pid} listens at the socket, and is no process of the container")
+    if reach.server_pid not in (None, pid):
+        raise ReachError("peer_other", f"process {pid} listens at the socket, not the app-server, process {reach.server_pid}")
     return pid
 
 

@@ -52,16 +52,18 @@ class Item(Wire):
     client_id: str | None = None
     """userMessage: the ``client_user_message_id`` of the turn/start that brought it."""
     agent_thread_id: str | None = None
-    """subAgentActivity: the other thread."""
-    receiver_thread_ids: list[str] | None = None
-    """collabAgentToolCall: the other threads."""
+    """subAgentActivity: the sub-agent's thread."""
+    kind: str | None = None
+    """subAgentActivity: started, interacted, interrupted, completed."""
     tool: str | None = None
+    """mcpToolCall and the like."""
 
 
-COMMAND, SAID, ASKED = "commandExecution", "agentMessage", "userMessage"
+COMMAND, SAID, ASKED, SUB_AGENT = "commandExecution", "agentMessage", "userMessage", "subAgentActivity"
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     COMMAND: ("status", "command"),
     SAID: ("text",),
+    SUB_AGENT: ("agent_thread_id", "kind"),
     "fileChange": ("status",),
 }
 
