@@ -1,11 +1,12 @@
-"""BuildKit builds, through the docker command line: ``docker buildx``, or a client old enough to do it by itself.
+"""BuildKit builds, through ``docker buildx`` or a docker command line old enough to do it by itself.
 
 Owns which program does it, the environment it runs in and what its output means.  Must not know tasks or their digests.
 
 Why a program: the engine's API takes a BuildKit build without a client's session too, but then fails with ``no active sessions`` as soon
-as a registry asks for a token (measured on 20.10).  Two kinds of program do:
+as a registry asks for a token (measured on 20.10).  Two kinds of program do without that:
 
-* ``docker`` with the plugin buildx (Debian 13's docker-buildx 0.13 drives 20.10 and 26.1);
+* docker's plugin buildx (Debian 13's 0.13 drives an engine of 20.10, too).  It is started itself, not through ``docker buildx``: that
+  would leave it behind when its parent is killed;
 * ``docker`` before 23, which is what Debian 12's docker.io brings: ``DOCKER_BUILDKIT=1 docker build``.
 
 Nothing of the caller's own reaches the program (fault b13): it starts with an environment of our making and a private, empty
@@ -17,7 +18,6 @@ everybody on the host can read.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -46,21 +46,28 @@ WHAT_TO_INSTALL = (
     "install docker with buildx: on Debian 12 docker.io (its docker 20.10 needs no buildx), on Debian 13 docker-cli and docker-buildx, "
     "on Ubuntu docker.io and docker-buildx, from Docker's own packages docker-ce-cli and docker-buildx-plugin"
 )
+PLUGIN_FOLDERS = tuple(f"{root}/docker/cli-plugins" for root in ("/usr/local/lib", "/usr/local/libexec", "/usr/lib", "/usr/libexec"))
+"""Where docker itself looks, after the person's own folder."""
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_PROGRESS = re.compile(r"#\d+ (?:sha256:|DONE|CACHED|transferring |\[internal\]|building with |resolve |extracting )|-+$")
+"""Lines of the output that never say why a build failed."""
 _VERSION = re.compile(r"Docker version (\d+)\.")
 _OLD_FRONTEND = ("unknown instruction", "unknown flag: link", "unknown flag: parents", "unknown flag: exclude", "unknown flag: checksum")
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """A program that builds with BuildKit.  ``how``: ``buildx`` or ``docker 20`` (a client that does it by itself)."""
+    """A program that builds with BuildKit: buildx, or a docker that does it by itself."""
 
     program: str
-    how: str
+    buildx: bool
 
     def argv(self, options: Sequence[str], context: Path) -> list[str]:
-        head = ["buildx", "build", "--builder", "default", "--load"] if self.how == "buildx" else ["build"]
-        return [self.program, *head, "--progress", "plain", *options, "--", str(context)]
+        """The kernel ends the program when we are killed, and the engine then stops the build."""
+        setpriv = shutil.which("setpriv", path=":".join(_PATH))
+        with_us = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        own = ["--builder", "default", "--load"] if self.buildx else []
+        return [*with_us, self.program, "build", *own, "--progress", "plain", *options, "--", str(context)]
 
 
 def environment(url: str, config: Path, build_args: Mapping[str, str]) -> dict[str, str]:
@@ -96,33 +103,37 @@ def options(labels: Mapping[str, str], build_args: Mapping[str, str], network: s
     return found if network is None else [*found, "--network", network]
 
 
-def private_config(folder: Path, home: Path) -> None:
-    """Make a configuration that names the folder of a person's own plugins, and nothing else of theirs."""
-    plugins = home / ".docker" / "cli-plugins"
-    (folder / "config.json").write_text(json.dumps({"cliPluginsExtraDirs": [str(plugins)]} if plugins.is_dir() else {}))
+def plugin_folders(caller: Mapping[str, str]) -> list[str]:
+    """Where a person with this environment would have buildx."""
+    own = [caller[name] + below for name, below in (("DOCKER_CONFIG", ""), ("HOME", "/.docker")) if caller.get(name)]
+    return [*(f"{folder}/cli-plugins" for folder in own), *PLUGIN_FOLDERS]
 
 
-def programs(path: str) -> list[str]:
-    """Every ``docker`` on a PATH, each real file once."""
+def programs(name: str, folders: Sequence[str]) -> list[str]:
+    """Every program of that name, each real file once."""
     found: dict[str, str] = {}
-    for program in filter(None, (shutil.which("docker", path=folder) for folder in path.split(":"))):
+    for program in filter(None, (shutil.which(name, path=folder) for folder in folders)):
         found.setdefault(os.path.realpath(program), program)
     return list(found.values())
 
 
-async def find_builder(environ: Mapping[str, str]) -> Builder:
-    """The first program on PATH that builds with BuildKit.
+async def find_builder(environ: Mapping[str, str], plugins: Sequence[str]) -> Builder:
+    """The first program that builds with BuildKit.
 
+    :param environ: what it will run in; its PATH is searched.
+    :param plugins: folders of docker's plugins.
     :raises BuilderMissing: with what each found program lacks, and what to install.
     """
+    path = environ["PATH"].split(":")
+    for program in programs("docker-buildx", [*plugins, *path]):
+        if (await _ask(program, ["version"], environ))[0] == 0:
+            return Builder(program, buildx=True)
     lacks: list[str] = []
-    for program in programs(environ["PATH"]):
-        if (await _ask(program, ["buildx", "version"], environ))[0] == 0:
-            return Builder(program, "buildx")
+    for program in programs("docker", path):
         _, text = await _ask(program, ["--version"], environ)
         match = _VERSION.search(text)
         if match is not None and BUILTIN_SINCE <= int(match[1]) < BUILTIN_BEFORE:
-            return Builder(program, f"docker {match[1]}")
+            return Builder(program, buildx=False)
         lacks.append(f"{program} ({text.strip()[:80] or 'does not run'}) has no buildx")
     raise BuilderMissing("image.build", 0, f"{'; '.join(lacks) or 'no docker on PATH'}; {WHAT_TO_INSTALL}")
 
@@ -149,17 +160,17 @@ async def build(
 ) -> str:
     """Build the context's Dockerfile; returns the image's id.  The image has no name yet.
 
-    A caller that goes away ends the program, and with it the build; killed together with us the program ends at its next line of output.
+    A caller that goes away ends the program, and with it the build.
     :raises BuilderMissing: no program for it.  :raises EngineTimeout: not done in time.
     :raises EngineError: the build failed, with its last lines.
     """
     with tempfile.TemporaryDirectory(prefix="marathond-build-") as name:
         config, iidfile = Path(name), Path(name) / "image-id"
-        private_config(config, Path.home())
+        (config / "config.json").write_text("{}")
         environ = environment(url, config, build_args)
-        builder = await find_builder(environ)
+        builder = await find_builder(environ, plugin_folders(os.environ))
         argv = builder.argv(options(labels, build_args, network, iidfile, context / "Dockerfile"), context)
-        await log(f"# by {builder.program} ({builder.how})\n".encode())
+        await log(f"# by {builder.program}\n".encode())
         try:
             with anyio.fail_after(timeout_s):
                 status, last = await _run(argv, environ, log)
@@ -181,7 +192,7 @@ def _with_hint(words: str) -> str:
 
 
 async def _run(argv: Sequence[str], environ: Mapping[str, str], log: Callable[[bytes], Awaitable[None]]) -> tuple[int, deque[str]]:
-    """Exit status and last lines.  The program has a session of its own, so that its plugin ends with it."""
+    """Exit status and last lines.  The program has a session of its own: a Ctrl-C at our terminal is ours to answer."""
     last: deque[str] = deque(maxlen=LAST_LINES)
     process = await anyio.open_process(
         list(argv), stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=dict(environ), start_new_session=True
@@ -193,7 +204,7 @@ async def _run(argv: Sequence[str], environ: Mapping[str, str], log: Callable[[b
             await log(data)
             *lines, rest = (rest + data).split(b"\n")
             rest = rest[-LINE_MAX:]
-            last.extend(text for line in lines if (text := line.decode("utf-8", "replace").strip()))
+            last.extend(text for line in lines if (text := line.decode("utf-8", "replace").strip()) and not _PROGRESS.match(text))
         last.extend(filter(None, [rest.decode("utf-8", "replace").strip()]))
         return await process.wait(), last
     finally:

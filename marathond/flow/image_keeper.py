@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
-from marathond.flow.images import Failed, ImageMaker, wishes
+from marathond.flow.images import Failed, ImageMaker, Wish, wishes
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import admission, findings
 from marathond.ledger.verbs.campaigns import StoredTask
@@ -36,6 +36,7 @@ class ImageKeeper:
             concurrency=fixed.build_concurrency,
             retries=fixed.build_retries,
             pull_timeout_s=fixed.pull_timeout_s,
+            tell=_told,
         )
         self._under_way: set[int] = set()
         self._proxy_named = False
@@ -106,6 +107,11 @@ class ImageKeeper:
                 campaign_id=None,
                 now_ms=self.world.clock.wall_ms(),
             )
+
+
+def _told(what: str, wish: Wish, words: str) -> None:
+    say = log.warning if what == "failed" else log.info
+    say(f"image_{what}", task=wish.task, role=wish.role, detail=words)
 
 
 async def _silence(proxy: str) -> str:

@@ -24,7 +24,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import structlog
 from anyio import to_thread
 
 from marathond.core.dockerfile import buildkit_reason
@@ -40,8 +39,6 @@ LOCK_PAUSE_S = 0.2
 DETAIL_MAX = 600
 """Of a failure's words the last are kept: a build says at its end what it died of."""
 DOCKERFILE_MAX_BYTES = 1 << 20
-
-log = structlog.get_logger("marathond.images")
 
 
 class How(StrEnum):
@@ -72,10 +69,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """``log``: the build's output, for an image that was built now."""
+    """``seconds``: of the pull or build, without waiting for others; ``log``: the build's output, for an image that was built now."""
 
     image: ImageInfo
     how: How
+    seconds: float = 0.0
     log: Path | None = None
 
 
@@ -86,6 +84,10 @@ class Failed:
     code: str
     detail: str
     log: Path | None = None
+
+
+Told = Callable[[str, Wish, str], None]
+"""Who is told what happens to a wish: ``pull``, ``build``, ``failed``, each with words of its own."""
 
 
 def wishes(name: str, path: Path, *, image: str | None, digest: str, build_timeout_s: float) -> tuple[Wish, ...]:
@@ -120,9 +122,10 @@ class ImageMaker:
         concurrency: int,
         retries: int,
         pull_timeout_s: float,
+        tell: Told,
     ) -> None:
         self.engine, self.builds, self.build_args, self.network = engine, builds, build_args, network
-        self.retries, self.pull_timeout_s = retries, pull_timeout_s
+        self.retries, self.pull_timeout_s, self.tell = retries, pull_timeout_s, tell
         self._slots = anyio.Semaphore(concurrency)
 
     async def make(self, wish: Wish) -> Made | Failed:
@@ -148,9 +151,9 @@ class ImageMaker:
                 last = error.detail
             except (OSError, ConfigError) as error:
                 last = str(error)
-            log.warning("image_failed", task=wish.task, attempt=attempt + 1, error=last)
+            self.tell("failed", wish, f"try {attempt + 1} of {self.retries + 1}: {tail(last)}")
             await anyio.sleep(RETRY_PAUSE_S if attempt < self.retries else 0)
-        tries = f"after {self.retries + 1} tries: "
+        tries = f"after {self.retries + 1} {'tries' if self.retries else 'try'}: "
         if wish.image is not None:
             return Failed("image_missing", f"{wish.image}: {tries}{tail(last)}")
         return Failed("image_build_failed", f"{tries}{tail(last)}", self.log_path(wish))
@@ -173,8 +176,10 @@ class ImageMaker:
                 return Made(found, How.EXISTING)
             if label is not None:
                 return await self._build(wish, ref, label)
-            log.info("image_pull", image=ref)
-            return Made(await self.engine.pull_image(ref, timeout_s=self.pull_timeout_s), How.PULLED)
+            self.tell("pull", wish, ref)
+            began = anyio.current_time()
+            image = await self.engine.pull_image(ref, timeout_s=self.pull_timeout_s)
+            return Made(image, How.PULLED, anyio.current_time() - began)
 
     async def _there(self, ref: str, label: str | None) -> ImageInfo | None:
         """A name that does not carry our label is somebody else's: it will be ours when the build is done."""
@@ -182,8 +187,9 @@ class ImageMaker:
         return None if found is None or (label is not None and found.labels.get(LABEL_CONTEXT) != label) else found
 
     async def _build(self, wish: Wish, tag: str, identity: str) -> Made:
+        began = anyio.current_time()
         reason = await to_thread.run_sync(_buildkit_reason, wish.context)
-        log.info("image_build", task=wish.task, tag=tag, buildkit=reason or None)
+        self.tell("build", wish, f"with BuildKit, for {reason}" if reason else "with the classic builder")
         path = self.log_path(wish)
         async with await anyio.open_file(path, "wb") as file:
             if reason:
@@ -206,7 +212,7 @@ class ImageMaker:
         if now != wish.digest:
             raise EngineError("image.build", 0, f"{wish.context.name}/ changed while its image was built: was {wish.digest}, is {now}")
         await self.engine.tag_image(image.id, tag)
-        return Made(image, How.BUILDKIT if reason else How.CLASSIC, path)
+        return Made(image, How.BUILDKIT if reason else How.CLASSIC, anyio.current_time() - began, path)
 
 
 def tail(words: str) -> str:
