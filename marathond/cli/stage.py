@@ -38,10 +38,17 @@ def run(state_dir: Path, wanted: store.Wanted, *, verify_only: bool, as_json: bo
 
     :raises StageError: it cannot be staged, or is not what was staged.
     """
+    worked = False
+
     with _display() as show:
-        there = store.find(state_dir, wanted)
-        tree = _verified(state_dir, wanted, show) if verify_only else store.stage(state_dir, wanted, show)
-    done = "verified" if verify_only else "was staged already" if there == tree else "staged"
+
+        def told(progress: Progress) -> None:
+            nonlocal worked
+            worked = worked or progress.step in {"unpacking", "copying"}
+            show(progress)
+
+        tree = _verified(state_dir, wanted, show) if verify_only else store.stage(state_dir, wanted, told)
+    done = "verified" if verify_only else "staged" if worked else "was staged already"
     if as_json:
         print_json({**asdict(tree), "state": done, "tree_integrity": tree_integrity(tree.tree_sha256)})
         return Exit.OK
@@ -58,11 +65,11 @@ def run(state_dir: Path, wanted: store.Wanted, *, verify_only: bool, as_json: bo
 def _verified(state_dir: Path, wanted: store.Wanted, show: Say) -> store.StagedTree:
     found = store.look(state_dir, wanted)
     if found.tree is None:
-        raise StageError("absent", f"{found.why}; stage it: marathonctl stage")
+        raise StageError("absent", f"{found.why}; to stage it: marathonctl stage")
     try:
         store.verify(found.tree, show)
     except StageError as error:
-        raise StageError(error.code, f"{error}; stage it again: marathonctl stage") from error
+        raise StageError(error.code, f"{error}; to stage it again: marathonctl stage") from error
     return found.tree
 
 

@@ -29,6 +29,9 @@ from marathond.staging.tree import BYTES_MAX, CHUNK_BYTES, FILES_MAX, Tick, io_e
 FETCH_S = 3600.0
 """npm gives up by itself long before; this ends an npm that hangs."""
 
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+"""An npm that outlived its killed parent would go on filling a folder that the next staging is just removing."""
+
 LOOK_S = 0.25
 END_S = 10.0
 OUTPUT_MAX_BYTES = 64 << 10
@@ -47,21 +50,31 @@ class Package:
     inside: str
 
 
+def npm_program(spec: str) -> str:
+    """Path of npm.
+
+    :raises StageError: it is not on PATH; the text says what to install.
+    """
+    found = shutil.which("npm")
+    if found is None:
+        raise StageError(
+            "npm", f"npm is not on PATH, it fetches {spec}: install it (Debian: apt-get install npm), or set codex.folder to a local tree"
+        )
+    return found
+
+
 def fetch(spec: str, folder: Path, seen: Callable[[int], None], deadline_s: float = FETCH_S) -> Path:
     """Have npm put the package's tarball into the new folder ``folder``; its path.
 
     :param seen: told the bytes that have arrived so far, several times a second.
     :raises StageError: npm is missing, fails (its reason is in the text), or does not end in time.
     """
-    npm = shutil.which("npm")
-    if npm is None:
-        raise StageError(
-            "npm", f"npm is not on PATH, it fetches {spec}: install it (Debian: apt-get install npm), or set codex.folder to a local tree"
-        )
+    npm = npm_program(spec)
     make_folder(folder)
     cache, target, output = folder / "cache", folder / "package", folder / "npm.log"
     make_folder(target)
-    argv = [npm, "pack", spec, "--pack-destination", str(target), "--cache", str(cache)]
+    argv = [*(_DIES_WITH_US if shutil.which(_DIES_WITH_US[0]) else ()), npm, "pack", spec]
+    argv += ["--pack-destination", str(target), "--cache", str(cache)]
     argv += ["--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--no-progress"]
     status = _run(argv, folder, output, lambda: seen(_arrived(cache, target)), deadline_s)
     if status is None:
@@ -127,7 +140,7 @@ def _reason(output: Path) -> str:
     """npm's own words without its prefix and its housekeeping: the first line that says something."""
     lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in _text(output).splitlines()]
     telling = [line for line in lines if line and not line.startswith(_HARMLESS)] or [line for line in lines if line]
-    return printable(telling[0], 300) if telling else "it said nothing"
+    return printable(telling[0], 500) if telling else "it said nothing"
 
 
 def tarball_integrity(tarball: Path, tick: Tick) -> str:

@@ -206,6 +206,7 @@ def _read_folder(folder: Path, wanted: Wanted, say: Say) -> tuple[tuple[tree.Ent
 
 
 def _fetched(aside: Path, spec: str, target: Path, wanted: Wanted, say: Say) -> npm.Unpacked:
+    npm.npm_program(spec)  # before anybody is told that it is being fetched
     tarball = npm.fetch(spec, aside / "npm", Meter(say, "fetching", spec).reached)
     size = tarball.stat().st_size
     held = npm.tarball_integrity(tarball, Meter(say, "checking", spec, size))
@@ -319,7 +320,7 @@ def _sweep(staged: Path, say: Say) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Several rounds: an npm that outlived its killed parent may still be writing there.  What stays is the next staging's to remove."""
+    """Several rounds: where setpriv is missing, an npm may outlive us and still be writing there.  What stays, the next staging removes."""
     for _ in range(_REMOVE_ROUNDS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

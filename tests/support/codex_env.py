@@ -40,14 +40,19 @@ def codex_wanted() -> store.Wanted:
     return store.Wanted("codex", VERSION, pins.KNOWN[VERSION], None)
 
 
+def need_npm() -> None:
+    """npm on PATH; installed on a fresh Debian.  Raises SetupError with one clear line."""
+    widen_path()
+    need_tools({"npm": "npm"}, CACHE / "setup.log")
+
+
 @functools.cache
 def codex_tree() -> store.StagedTree:
     """Staged once for all tests.  Raises SetupError with one clear line."""
     if (there := store.find(CACHE, codex_wanted())) is not None:
         return there
-    widen_path()
     if codex_wanted().folder is None:
-        need_tools({"npm": "npm"}, CACHE / "setup.log")
+        need_npm()
         say(f"codex: fetching {VERSION} (about 170 MB, once)")
     for attempt in range(1, TRIES + 1):
         try:

@@ -1,0 +1,162 @@
+"""``marathonctl stage`` as people run it: processes, exit codes, what is on stdout and stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from marathond.cli import ctl
+from marathond.core.errors import StageError
+from tests.support.registry import Registry, integrity, make_tree
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def config(tmp_path: Path, tarball: Path) -> Path:
+    return write_config(tmp_path, f'integrity = "{integrity(tarball)}"')
+
+
+def write_config(tmp_path: Path, codex: str) -> Path:
+    path = tmp_path / "config.toml"
+    text = f'[daemon]\nstate_dir = "state"\n[codex]\n{codex}\n[campaign]\nname = "first"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n'
+    path.write_text(text)
+    return path
+
+
+def argv(config: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "marathond.cli.ctl", "--config", str(config), "stage", *options]
+
+
+def run(config: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv(config, *options), cwd=ROOT, env={**os.environ, **environ}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def the_tree(config: Path) -> Path:
+    (found,) = (config.parent / "state" / "staged").glob("codex-*/tree")
+    return found
+
+
+def test_stage_verify_and_again(config: Path, registry: Registry) -> None:
+    absent = run(config, "--verify")
+    assert (absent.returncode, absent.stdout) == (1, "")
+    staged = config.parent / "state" / "staged"
+    assert absent.stderr == f"marathonctl: codex 0.171.0 is not staged in {staged}; to stage it: marathonctl stage\n"
+
+    first = run(config)
+    assert first.returncode == 0, first.stderr
+    name = the_tree(config).parent.name
+    assert first.stdout.splitlines()[0] == f"{name} staged: 5 files, 0.1 MB"
+    assert "  from      npm @openai/codex@0.171.0-linux-x64" in first.stdout
+    assert "  dropped   README.md, package.json" in first.stdout
+    assert "fetching @openai/codex@0.171.0-linux-x64" in first.stderr
+    assert "unpacking @openai/codex@0.171.0-linux-x64 (0.1 MB)" in first.stderr
+
+    again = run(config, "--json")
+    assert again.returncode == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert (told["package_id"], told["state"], told["files"]) == (name, "was staged already", 5)
+    assert told["root"] == str(the_tree(config))
+
+    whole = run(config, "--verify")
+    assert (whole.returncode, whole.stdout.splitlines()[0]) == (0, f"{name} verified: 5 files, 0.1 MB")
+
+    (the_tree(config) / "codex-path" / "rg").write_text("something else")
+    altered = run(config, "--verify")
+    assert altered.returncode == 1
+    assert f"{the_tree(config)}/codex-path/rg has 14 bytes" in altered.stderr
+    assert altered.stderr.endswith("; to stage it: marathonctl stage\n")
+    assert registry.tarballs == 1, "looking fetches nothing"
+
+    healed = run(config)
+    assert (healed.returncode, healed.stdout.splitlines()[0]) == (0, first.stdout.splitlines()[0])
+    assert "codex-path/rg has 14 bytes" in healed.stderr
+    assert run(config, "--verify").returncode == 0
+
+
+def test_two_at_once_fetch_once(config: Path, registry: Registry) -> None:
+    """Both succeed, the one that came second waits and finds it done."""
+    registry.gate.clear()
+    outputs = [config.parent / f"err{number}" for number in range(2)]
+    both = []
+    for output in outputs:
+        with output.open("wb") as stream:
+            both.append(subprocess.Popen(argv(config, "--json"), cwd=ROOT, stdout=subprocess.PIPE, stderr=stream, text=True))
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while not (registry.halfway.is_set() and any("waiting for another staging" in output.read_text() for output in outputs)):
+            assert time.monotonic() < end, [output.read_text() for output in outputs]
+            assert all(process.poll() is None for process in both), [output.read_text() for output in outputs]
+            time.sleep(0.05)
+    finally:
+        registry.gate.set()
+        answers = [process.communicate(timeout=PATIENCE_S)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], [output.read_text() for output in outputs]
+    told = [json.loads(answer) for answer in answers]
+    assert told[0]["package_id"] == told[1]["package_id"]
+    assert sorted(one["state"] for one in told) == ["staged", "was staged already"]
+    assert registry.tarballs == 1
+    assert {path.name for path in (config.parent / "state" / "staged").iterdir()} == {"lock", told[0]["package_id"]}
+
+
+def test_npm_is_missing(config: Path, tmp_path: Path) -> None:
+    done = run(config, PATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "marathonctl: npm is not on PATH, it fetches @openai/codex@0.171.0-linux-x64: "
+        "install it (Debian: apt-get install npm), or set codex.folder to a local tree\n"
+    )
+
+
+def test_an_old_version_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    done = run(write_config(tmp_path, 'version = "0.170.0"'))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith('config.toml:4: codex.version = "0.170.0": codex must be at least 0.171.0\n')
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_folder_beside_the_configuration(tmp_path: Path) -> None:
+    make_tree(tmp_path / "codex")
+    done = run(write_config(tmp_path, 'folder = "codex"'))
+    assert done.returncode == 0, done.stderr
+    assert f"  from      folder {tmp_path / 'codex'}" in done.stdout
+    assert "dropped" not in done.stdout
+
+
+def test_a_terminal_is_shown_bars_with_bytes(config: Path, registry: Registry) -> None:
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    process = subprocess.Popen(argv(config), cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # EIO: nobody has the other end any more
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(ours)
+    told = process.communicate(timeout=PATIENCE_S)[0]
+    assert process.returncode == 0, shown
+    assert told.startswith("codex-0.171.0-")
+    for words in ("fetching", "checking the hash of", "unpacking"):
+        assert f"{words} @openai/codex@0.171.0-linux-x64" in shown.decode()
+    assert "kB" in shown.decode()
+
+
+def test_busy_is_an_exit_code_of_its_own() -> None:
+    assert ctl.exit_code_of(StageError("busy", "another one")) == 75
+    assert ctl.exit_code_of(StageError("npm", "missing")) == 1
