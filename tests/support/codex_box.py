@@ -55,7 +55,7 @@ async def boxed(
         for name in ("home", "ctl"):
             (folder / name).mkdir(mode=0o700)
             os.chown(folder / name, uid, -1)
-        text = config(model, f"http://127.0.0.1:{PORT}/v1", goals=goals)
+        text = config(model, f"http://127.0.0.1:{PORT}/v1", goals=goals, extra='web_search = "disabled"')
         (folder / "home" / "config.toml").write_text(text + f'[projects."{task.workdir}"]\ntrust_level = "untrusted"\n')
         mounts = [
             Mount(str(binary.parents[1]), "/opt/codex"),
@@ -63,7 +63,7 @@ async def boxed(
             Mount(str(folder / "ctl"), f"/tmp/codex-daemon-{uid}", read_only=False),
         ]
         container = await yard.container(task, mounts, cpus)
-        stack.push_async_callback(yard.engine.remove_container, container)
+        stack.push_async_callback(yard.remove, container)
         seen = await yard.engine.inspect_container(container)
         assert seen is not None
         ticks = netns.start_ticks(seen.pid)

@@ -48,7 +48,7 @@ class Thread(ABC):
         self.cwd, self.thread = cwd, ""
         self.heard: list[dict[str, Any]] = []
         """Every notification so far."""
-        self._last = 0
+        self._last = self._taken = 0
 
     @abstractmethod
     async def _send(self, message: dict[str, Any]) -> None: ...
@@ -84,23 +84,28 @@ class Thread(ABC):
         return await self.turn_end()
 
     async def turn_end(self) -> dict[str, Any]:
-        """The next ``turn/completed`` that nobody took yet."""
-        while True:
-            message = await self._hear()
-            if message.get("method") == "turn/completed":
-                turn: dict[str, Any] = message["params"]["turn"]
-                return turn
+        """The next ``turn/completed`` that nobody took yet, though it may have been heard while something else was waited for."""
+        while len(ended := self._turns("turn/completed")) <= self._taken:
+            await self._hear()
+        self._taken += 1
+        return ended[self._taken - 1]
 
     async def pursue(self, text: str, objective: str = "Finish the task.") -> tuple[list[dict[str, Any]], str]:
         """A goal from its start to its end: its turns, and its last status.
 
-        Both requests leave before the first is answered: 50 ms between them, and codex asks the model before it has the text.
+        Both requests leave before the first is answered: 50 ms between them, and codex asks the model before it has the text.  It is over
+        when its status is no longer active and no turn is in flight: the status changes within the last turn.
         """
         await self.ask("thread/goal/set", threadId=self.thread, objective=objective, status="active", origin="user")
         turns = [await self.turn(text)]
-        while (status := (await self.call("thread/goal/get", threadId=self.thread))["goal"]["status"]) == "active":
+        while True:
+            status: str = (await self.call("thread/goal/get", threadId=self.thread))["goal"]["status"]
+            if status != "active" and len(self._turns("turn/started")) == self._taken:
+                return turns, status
             turns.append(await self.turn_end())
-        return turns, status
+
+    def _turns(self, method: str) -> list[dict[str, Any]]:
+        return [note["params"]["turn"] for note in self.heard if note["method"] == method]
 
     def items(self, kind: str) -> list[dict[str, Any]]:
         """Items of one type that were completed so far."""

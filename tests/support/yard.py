@@ -136,9 +136,17 @@ class Yard:
         json.loads(files["metrics.json"])
         return read_score(files, verifier_exited=True)
 
+    async def remove(self, container: str) -> None:
+        """Until it is gone, also for a caller that is being cancelled; a removal under way elsewhere is waited for."""
+        with anyio.CancelScope(shield=True), anyio.fail_after(60):
+            while True:
+                if await self.engine.remove_container(container):
+                    return
+                await anyio.sleep(0.1)
+
     async def clean(self) -> None:
         for container in await self.engine.list_containers(self.labels):
-            assert await self.engine.remove_container(container.id)
+            await self.remove(container.id)
         for network in await self.engine.list_networks():
             if network.labels.get("marathond.test") == self.labels["marathond.test"]:
                 assert await self.engine.remove_network(network.id)
@@ -154,5 +162,6 @@ async def yard(docker_host: str) -> AsyncIterator[Yard]:
     try:
         yield made
     finally:
-        await made.clean()
-        await engine.aclose()
+        with anyio.CancelScope(shield=True):
+            await made.clean()
+            await engine.aclose()
