@@ -1,0 +1,174 @@
+"""The codex agent: an app-server in the trial's container, driven from outside over its socket.
+
+Owns how the parts of this room make up the Agent port.  Must not know deadlines' origins, scores or the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from marathond.agents.codex import config as files
+from marathond.agents.codex import drive, gates
+from marathond.agents.codex.client import connect
+from marathond.agents.codex.conduct import OUTPUT_NAME, STATUS_NAME, Run
+from marathond.agents.codex.errors import CodexError
+from marathond.agents.codex.reach import Reach
+from marathond.agents.projectfiles import project_files
+from marathond.core.errors import GateFailed, NotFound
+from marathond.core.model import Arm, Mount, Task
+from marathond.ports.agent import HALT_S, AgentEnd, Environment, GatePassed, Receipt, RunDir
+from marathond.ports.engine import ExecSpec
+
+OUTPUT = f"/logs/agent/{OUTPUT_NAME}"
+STATUS = f"{gates.CTL}/{STATUS_NAME}"
+FORGOTTEN_POLL_S = 2.0
+"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
+
+
+class CodexAgent:
+    """Implements :class:`marathond.ports.agent.Agent` for the kind codex."""
+
+    needs_model = True
+    has_tool_sessions = True
+
+    def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
+        assert arm.codex is not None
+        tree = staged.get(arm.codex.package)
+        if tree is None:
+            raise GateFailed("gate_failed", f"codex {arm.codex.package} is not staged here: marathonctl stage")
+        return (Mount(str(tree), gates.TREE), Mount(str(run_dir.home), gates.HOME, read_only=False), *arm.mounts)
+
+    def environment(self, task: Task, arm: Arm) -> Mapping[str, str]:
+        return {}
+
+    async def gates(self, env: Environment) -> Sequence[GatePassed]:
+        """See :mod:`marathond.agents.codex.gates`.  Raises GateFailed."""
+        codex = gates.codex_of(env)
+        if env.model is None or env.gate_model is None:
+            raise GateFailed("gateway_failed", "a codex arm needs a way to the model, and one for its gates")
+        place = await gates.survey(env)
+        found = await project_files(env.engine, env.container_id, place.cwd)
+        passed = [
+            GatePassed("place", f"uid {place.uid}, cwd {place.cwd}"),
+            GatePassed("project files", ", ".join(found)[:2000] or "none"),
+            await gates.sidecar(env),
+        ]
+        passed += await gates.scripted_turn(env, place)
+        text = files.to_toml(files.config(codex, env.model.base_url, place.untrusted))
+        try:
+            await to_thread.run_sync(gates.write_home, env.run_dir.home, text)
+        except OSError as error:
+            raise GateFailed("run_dir_lost", str(error)) from error
+        digest = files.sha256(text)
+        await env.log.append(
+            "prepared",
+            {
+                "uid": place.uid,
+                "cwd": place.cwd,
+                "untrusted": list(place.untrusted),
+                "base_url": env.model.base_url,
+                "config_sha256": digest,
+            },
+        )
+        return [*passed, GatePassed("config", f"sha256 {digest}")]
+
+    async def create(self, env: Environment) -> str | None:
+        assert env.model is not None
+        argv = gates.server_argv("marathond-agent", timer_s=env.timer_s, output=OUTPUT, status=STATUS)
+        spec = ExecSpec(argv, env=gates.server_env(env, gates.HOME, env.model), user=gates.user_of(env), cwd=env.arm.cwd)
+        return await env.engine.create_exec(env.container_id, spec)
+
+    async def begin(self, env: Environment, exec_id: str) -> None:
+        await env.engine.start_created_exec(exec_id)
+
+    async def wait(self, env: Environment, exec_id: str) -> AgentEnd:
+        """Drive it to its end, or until its server ended by itself.  Unbounded: the caller brings the deadline."""
+        run = Run(env, await self._state(env))
+        if run.state.ended is not None:
+            return AgentEnd(None, "driver", run.state.ended)
+        end: AgentEnd | None = None
+        failed: Exception | None = None
+
+        # A failure is carried out of the group by hand: the group would wrap it, and callers tell failures apart by their class.
+        async with anyio.create_task_group() as group:
+
+            async def driving() -> None:
+                nonlocal end, failed
+                try:
+                    end = await run.to_its_end()
+                except Exception as error:  # noqa: BLE001 - raised again below
+                    failed = error
+                group.cancel_scope.cancel()
+
+            async def watching() -> None:
+                nonlocal end, failed
+                try:
+                    exit_code = await self._server_end(env, exec_id)
+                    driver.cancel()
+                    end = await run.server_ended(exit_code)
+                except Exception as error:  # noqa: BLE001 - raised again below
+                    failed = error
+                group.cancel_scope.cancel()
+
+            driver = anyio.CancelScope()
+
+            async def scoped() -> None:
+                with driver:
+                    await driving()
+
+            group.start_soon(scoped, name="codex driver")
+            group.start_soon(watching, name="codex server")
+        if failed is not None:
+            raise failed
+        assert end is not None
+        return end
+
+    async def halt(self, env: Environment, exec_id: str) -> None:
+        """Pause, interrupt, clean (fault c08).  Raises GateFailed when codex cannot be told."""
+        run = Run(env, await self._state(env))
+        await run.note("halt")
+        if not run.state.thread_id or "uid" not in run.state.prepared:
+            return
+        try:
+            client = await connect(
+                Reach(env.pid, env.start_ticks, int(run.state.prepared["uid"]), gates.SOCKET_NAME),
+                sink=run.transcript.write,
+                timeout_s=HALT_S,
+            )
+            try:
+                await run.quiet(client)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await client.aclose()
+        except CodexError as error:
+            raise GateFailed("driver_failed", f"codex could not be told to stop: {error}") from error
+
+    async def collect(self, env: Environment) -> Receipt | None:
+        state = await self._state(env)
+        if "config_sha256" in state.prepared:
+            after = await to_thread.run_sync(gates.config_hash, env.run_dir.home)
+            await env.log.append("config", {"sha256": after, "same": after == state.prepared["config_sha256"]})
+        return None
+
+    @staticmethod
+    async def _state(env: Environment) -> drive.State:
+        return drive.fold((entry.kind, entry.detail) for entry in await env.log.entries())
+
+    @staticmethod
+    async def _server_end(env: Environment, exec_id: str) -> int | None:
+        """The exit code, by the engine's word; None when it has forgotten the exec and no server is seen any more."""
+        info = await env.engine.wait_exec(exec_id)
+        if info is not None:
+            return info.exit_code
+        # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
+        while True:
+            with suppress(NotFound):
+                if any("marathond-agent" in p.argv and STATUS in p.argv for p in await env.engine.processes(env.container_id)):
+                    await anyio.sleep(FORGOTTEN_POLL_S)
+                    continue
+            return None

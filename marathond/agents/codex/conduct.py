@@ -1,0 +1,370 @@
+"""The run of a codex arm: one thread in one app-server, driven to its end by whoever is there.
+
+Owns the loop decide → write down → send → hear → write down, over any number of connections and daemon lives.  What is decided stands in
+:mod:`marathond.agents.codex.drive`; how a lost connection is taken up again in :mod:`marathond.agents.codex.attach`.
+
+Nobody here takes a lost connection, or a socket that cannot be reached, for an end: the server and its turn go on, and the agent could
+bring either about.  Only codex's word about its turns ends a run here, or the engine's about the server's exec.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from marathond.agents.codex import config as files
+from marathond.agents.codex import drive, gates
+from marathond.agents.codex.attach import Attached, accepted, reattach, retell, running
+from marathond.agents.codex.client import CodexClient, Event, connect
+from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
+from marathond.agents.codex.messages import GoalGet, GoalSet, TerminalsClean, TextInput, TurnInterrupt, TurnStart
+from marathond.agents.codex.notices import (
+    OnConfigWarning,
+    OnGoalCleared,
+    OnGoalUpdated,
+    OnItemCompleted,
+    OnRerouted,
+    OnTurnCompleted,
+    OnTurnStarted,
+    OnWarning,
+)
+from marathond.agents.codex.reach import Reach
+from marathond.agents.codex.shapes import Goal, Turn
+from marathond.agents.codex.story import Story
+from marathond.agents.codex.transcript import Transcript
+from marathond.core.errors import GateFailed
+from marathond.core.model import Drive, EndedBy
+from marathond.ports.agent import AgentEnd, Environment
+
+RPC_S = 60.0
+START_S = 120.0
+"""From the exec's start to the first connection."""
+PATIENCE_S = 600.0
+"""For a message that met a turn in flight to show whether it was taken."""
+RESTING_S = 60.0
+"""Without a turn in flight, before codex is asked whether there is one."""
+RETRY_FIRST_S, RETRY_AT_MOST_S = 0.1, 5.0
+QUIET_S = 8.0
+WARNINGS_LOGGED = 50
+SIGNALS = frozenset({129, 130, 131, 137, 143})
+"""Exit codes of a server that somebody ended: HUP, INT, QUIT, KILL, TERM."""
+
+
+class Run:
+    """One daemon life's part of a run.  :meth:`to_its_end` is called once."""
+
+    def __init__(self, env: Environment, state: drive.State) -> None:
+        self.env, self.state, self.codex = env, state, gates.codex_of(env)
+        self.goals = self.codex.drive is Drive.GOAL
+        self.story = Story(state.thread_id)
+        self.transcript = Transcript(env.run_dir.root / "codex-messages.jsonl")
+        self.sub_acts: Counter[str] = Counter()
+        """Items of sub-agents' threads that did something, by type."""
+        self.resumed = bool(state.thread_intended or state.thread_id)
+        """Whether an earlier life may have spoken to this server."""
+
+    async def note(self, kind: str, **detail: Any) -> None:
+        """Durable first, then part of the state."""
+        await self.env.log.append(kind, detail)
+        self.state.apply(kind, detail)
+
+    # ---- connections
+
+    async def to_its_end(self) -> AgentEnd:
+        """Until the run's end.  Raises GateFailed."""
+        began, pause_s, told = time.monotonic(), RETRY_FIRST_S, ""
+        while True:
+            try:
+                async with self._connected() as client:
+                    attached = await self._attach(client)
+                    pause_s, told = RETRY_FIRST_S, ""
+                    return await self._converse(client, attached)
+            except (ReachError, ConnectionLost, RequestTimeout) as error:
+                code = getattr(error, "code", "no_answer")
+                early = not (self.state.thread_id or self.state.thread_intended)
+                if early and time.monotonic() - began > START_S:
+                    raise GateFailed("driver_failed", f"codex app-server cannot be reached: {error}") from error
+                if code != told and not (early and code in gates.NOT_YET):
+                    told = code
+                    await self.note("unreachable", code=code, detail=str(error)[:500])
+            except (ProtocolDrift, RpcError) as error:
+                raise GateFailed("driver_failed", str(error)) from error
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 2, RETRY_AT_MOST_S)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[CodexClient]:
+        env = self.env
+        reach = Reach(env.pid, env.start_ticks, int(self.state.prepared["uid"]), gates.SOCKET_NAME)
+        client = await connect(reach, sink=self.transcript.write, timeout_s=RPC_S)
+        try:
+            yield client
+        finally:
+            with anyio.CancelScope(shield=True):
+                await client.aclose()
+                await self.note(
+                    "rpc_counts",
+                    requests=dict(client.counts.requests),
+                    errors=dict(client.counts.errors),
+                    notifications=dict(client.counts.notifications),
+                    unknown=dict(client.counts.unknown),
+                    refused=dict(client.counts.refused),
+                    sub_acts=dict(self.sub_acts),
+                )
+
+    async def _attach(self, client: CodexClient) -> Attached | None:
+        """Take over the thread if there is one, and write down what happened while nobody heard."""
+        if not self.resumed:
+            self.resumed = True  # by this life's next connection
+            return None
+        state = self.state
+        attached = await reattach(client, state.thread_id or None, goals=self.goals, timeout_s=RPC_S)
+        if attached is None or attached.ready is None:
+            # Nothing was ever begun in it, and an idle thread cannot be joined: another one takes its place.
+            await self.note("thread_intended")
+            return None
+        if not state.thread_id:
+            await self.note("thread", thread_id=attached.thread_id, model=attached.ready.model, effort=attached.ready.reasoning_effort)
+        self.story.thread_id = attached.thread_id
+        goal = "" if attached.goal is None else attached.goal.status
+        await self.note("reattached", running=attached.running or "", goal=goal, thread_id=attached.thread_id)
+        await retell(client, attached, self.story, timeout_s=RPC_S)
+        for turn in list(self.story.turns.values()):
+            await (self._turn_started(turn.id) if turn.status == "inProgress" else self._turn_ended(turn, heard=False))
+        if attached.running:
+            await self._turn_started(attached.running)
+        elif state.in_flight:
+            # It ended while the history was read: the next look tells how.
+            raise ConnectionLost("broken", "a turn ended during the re-attachment")
+        await self._goal(attached.goal)
+        if self.goals and attached.goal is None and state.intended and not state.goal_seen:
+            await self._set_goal(client, first=True)
+        pending = state.pending
+        if pending is not None and pending.what == "turn":
+            turn_id = await accepted(client, attached, pending.mark, PATIENCE_S)
+            if turn_id is not None:
+                await self.note("turn_accepted", mark=pending.mark, turn_id=turn_id)
+        return attached
+
+    # ---- the loop
+
+    async def _converse(self, client: CodexClient, attached: Attached | None) -> AgentEnd:
+        while True:
+            match drive.decide(self.state, self.codex):
+                case drive.StartThread():
+                    await self._start_thread(client)
+                case drive.First():
+                    if self.goals:
+                        await self.note("goal_set", objective=self.codex.objective, token_budget=self.codex.token_budget)
+                    await self._intend_turn("first", 0.0)
+                case drive.CarryOut(pending):
+                    await self._carry_out(client, pending)
+                case drive.Listen(resting):
+                    await self._listen(client, resting=resting)
+                case drive.Again(cause, n, pause_s):
+                    await self._again(client, cause, n, pause_s)
+                case drive.End(by, why, quiet):
+                    return await self._end(client, by, why, quiet=quiet)
+                case drive.Fail(code, detail):
+                    raise GateFailed(code, detail)
+
+    async def _start_thread(self, client: CodexClient) -> None:
+        if not self.state.thread_intended:
+            await self.note("thread_intended")
+        prepared = self.state.prepared
+        model = self.env.model
+        # Where this life was not given the way to the model, the first life wrote down what it had been.
+        base_url = model.base_url if model is not None else prepared["base_url"]
+        values = files.config(self.codex, base_url, prepared["untrusted"])
+        ready, _ = await gates.read_back(client, self.codex, values, prepared["cwd"])
+        await self.note(
+            "thread",
+            thread_id=ready.thread.id,
+            model=ready.model,
+            effort=ready.reasoning_effort,
+            cwd=ready.cwd,
+            path=ready.thread.path,
+        )
+        self.story = Story(ready.thread.id)
+
+    async def _intend_turn(self, cause: str, pause_s: float) -> None:
+        n = self.state.intended + 1
+        await self.note("turn_intended", n=n, cause=cause, mark=f"marathond-{self.state.thread_id}-{n}", pause_s=pause_s)
+
+    async def _carry_out(self, client: CodexClient, pending: drive.Pending) -> None:
+        if pending.what == "goal":
+            await self._set_goal(client, first=False)
+            return
+        text = self.env.task.instruction if pending.cause == "first" else drive.CONTINUE
+        start = TurnStart(thread_id=self.state.thread_id, input=[TextInput(text=text)], client_user_message_id=pending.mark)
+        if pending.cause == "first" and self.goals:
+            # Both leave before the first is answered: codex would ask the model for the goal alone, before it has the task.
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._set_goal_first, client)
+                begun = await client.request(start, RPC_S)
+        else:
+            begun = await client.request(start, RPC_S)
+        await self.note("turn_accepted", mark=pending.mark, turn_id=begun.turn.id)
+
+    async def _set_goal_first(self, client: CodexClient) -> None:
+        await self._set_goal(client, first=True)
+
+    async def _set_goal(self, client: CodexClient, *, first: bool) -> None:
+        ask = GoalSet(thread_id=self.state.thread_id, status="active")
+        if first:
+            update = {"objective": self.codex.objective, "token_budget": self.codex.token_budget, "origin": "user"}
+            ask = ask.model_copy(update=update)
+        goal = (await client.request(ask, RPC_S)).goal
+        await self.note("goal", status=goal.status, tokens_used=goal.tokens_used)
+
+    async def _listen(self, client: CodexClient, *, resting: bool) -> None:
+        event: Event | None = None
+        with anyio.move_on_after(RESTING_S if resting else None):
+            event = await client.next_event()
+        if event is not None:
+            await self._hear(event)
+            return
+        turn_id = await running(client, self.state.thread_id, RPC_S)
+        if turn_id is not None:
+            await self._turn_started(turn_id)
+            return
+        if self.goals:
+            await self._goal((await client.request(GoalGet(thread_id=self.state.thread_id), RPC_S)).goal)
+        if isinstance(action := drive.decide(self.state, self.codex), drive.Listen) and action.resting:
+            await self.note("stalled", goal=self.state.goal)
+
+    async def _again(self, client: CodexClient, cause: str, n: int, pause_s: float) -> None:
+        """After the pause, unless codex goes on by itself meanwhile."""
+        seen = self.state.turns
+        with anyio.move_on_after(pause_s):
+            while pause_s and not self.state.in_flight and self.state.turns == seen:
+                await self._hear(await client.next_event())
+        if self.state.in_flight or self.state.turns != seen:
+            return
+        if self.goals:
+            await self.note("unblock", n=n, cause=cause, pause_s=pause_s)
+        else:
+            await self._intend_turn("retry", pause_s)
+
+    async def _end(self, client: CodexClient, by: EndedBy, why: str, *, quiet: bool) -> AgentEnd:
+        state = self.state
+        if state.ended is None:
+            if not state.acts and not self.sub_acts and not state.evidence:
+                line = await to_thread.run_sync(self._sidecar_line)
+                if line:
+                    await self.note("stderr", line=line)
+                    raise GateFailed("dead_agent", f"no command ran, and codex says: {line}")
+            if not state.commands:
+                await self.note("no_commands", acts=state.acts, sub_acts=sum(self.sub_acts.values()), turns=state.turns)
+            await self.note("ended", by=by.value, why=why)
+        if quiet:
+            with anyio.move_on_after(QUIET_S), suppress(CodexError):
+                await self.quiet(client)
+        return AgentEnd(None, "driver", by)
+
+    async def quiet(self, client: CodexClient) -> None:
+        """Nothing more is begun, what runs is stopped (fault c08): an interrupt alone leaves a goal active and a shell command running."""
+        thread_id = self.state.thread_id
+        if self.goals:
+            await client.request(GoalSet(thread_id=thread_id, status="paused"), RPC_S)
+        turn_id = await running(client, thread_id, RPC_S)
+        if turn_id is not None:
+            with suppress(RpcError):  # it ended by itself in between
+                await client.request(TurnInterrupt(thread_id=thread_id, turn_id=turn_id), RPC_S)
+        await client.request(TerminalsClean(thread_id=thread_id), RPC_S)
+
+    # ---- what is heard
+
+    async def _hear(self, event: Event) -> None:
+        self.story.hear(event)
+        match event.body:
+            case OnWarning(message=text) | OnConfigWarning(summary=text):
+                if self.state.warnings < WARNINGS_LOGGED:
+                    await self.note("warning", text=text[:1000], sidecar=bool(drive.SIDECAR_WORDS.search(text)))
+            case OnItemCompleted(item=item) if event.thread_id != self.state.thread_id:
+                self.sub_acts[item.type] += drive.acts({item.type: 1})
+            case OnRerouted():
+                await self.note("rerouted", **{"from": event.body.from_model, "to": event.body.to_model})
+            case _:
+                pass
+        if event.thread_id != self.state.thread_id:
+            return
+        match event.body:
+            case OnTurnStarted(turn=turn):
+                await self._turn_started(turn.id)
+            case OnTurnCompleted(turn=turn):
+                await self._turn_ended(turn, heard=True)
+            case OnGoalUpdated(goal=goal):
+                await self._goal(goal)
+            case OnGoalCleared():
+                await self._goal(None)
+            case _:
+                pass
+
+    async def _goal(self, goal: Goal | None) -> None:
+        """A change of its status; the pending intention to set it active is answered by its answer, not by what was on its way."""
+        status = "cleared" if goal is None else goal.status
+        if not self.goals or status == self.state.goal or (goal is None and not self.state.goal_seen):
+            return
+        await self.note("goal", status=status, tokens_used=0 if goal is None else goal.tokens_used)
+
+    async def _turn_started(self, turn_id: str) -> None:
+        if turn_id not in self.state.begun or (not self.state.in_flight and turn_id not in self.state.over):
+            await self.note("turn_started", turn_id=turn_id)
+
+    async def _turn_ended(self, turn: Turn, *, heard: bool) -> None:
+        state, story = self.state, self.story
+        if turn.id in state.over:
+            return
+        done = story.done(turn.id)
+        acts = drive.acts(done)
+        said = sum(1 for item in story.items.get(turn.id, {}).values() if item.type == "agentMessage" and item.said_something)
+        error = turn.error
+        await self.note(
+            "turn_completed",
+            turn_id=turn.id,
+            status=turn.status,
+            cause=state.causes.get(turn.id, state.cause),
+            info="" if error is None else drive.error_word(error.codex_error_info),
+            message="" if error is None else error.message[:1000],
+            commands=story.commands(turn.id),
+            acts=acts,
+            said=said,
+            duration_ms=turn.duration_ms,
+            heard=heard,
+        )
+        if turn.status == "completed" and not acts and not said:
+            await self.note("silent_turn", turn_id=turn.id)
+
+    # ---- the server's own end
+
+    async def server_ended(self, exit_code: int | None) -> AgentEnd:
+        """The engine says that the exec ended.
+
+        Signals cannot be told apart by their sender.  A container that is gone is the flow's to judge; the container's own timer leaves a
+        word.  Otherwise, once the agent had run a command it had the means, and what it started may have: its own end, graded as it is (a
+        void would be a free second try for whoever kills its own harness).  Before that only codex itself ran there: infrastructure.
+        """
+        said = await to_thread.run_sync(gates.tail, self.env.run_dir.logs / "agent" / OUTPUT_NAME)
+        line = said.splitlines()[-1] if said else ""
+        await self.note("server_ended", exit_code=exit_code, stderr=line[:1000])
+        info = await self.env.engine.inspect_container(self.env.container_id)
+        timer = await to_thread.run_sync(gates.tail, self.env.run_dir.ctl / STATUS_NAME, 16) == "timer"
+        acted = bool(self.state.acts or self.story.commands() or drive.acts(self.story.done()))
+        if info is None or not info.running or timer or self.state.halted or (exit_code in SIGNALS and acted):
+            return AgentEnd(exit_code, "exec")
+        raise GateFailed("driver_failed", f"codex app-server exited {exit_code}: {line or 'no output'}"[:2000])
+
+    def _sidecar_line(self) -> str:
+        said = gates.tail(self.env.run_dir.logs / "agent" / OUTPUT_NAME, 1 << 20)
+        found = (line for line in said.splitlines() if "ERROR" in line and drive.SIDECAR_WORDS.search(line))
+        return next(found, "")[:1000]
+
+
+OUTPUT_NAME, STATUS_NAME = "codex-server.txt", "exit-status"
