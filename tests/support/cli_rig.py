@@ -155,7 +155,7 @@ class Rig:
                 yield
             finally:
                 portal.call(self._stop.set)
-                ended.result(timeout=20)
+                ended.result(timeout=120)
 
     async def _serve(self, run_id: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         self._stop = anyio.Event()
@@ -179,7 +179,7 @@ def subprocess_run(argv: list[str], environ: dict[str, str], **options: Any) -> 
     """marathonctl as a program of its own, without a terminal."""
     command = [sys.executable, "-m", "marathond.cli.ctl", *argv]
     return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **options
+        command, env=environ, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL, **options
     )
 
 

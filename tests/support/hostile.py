@@ -117,7 +117,7 @@ def campaign(
     tasks: Sequence[Path],
     arms: Mapping[str, Mapping[str, Any]],
     overrides: Mapping[str, object] | None = None,
-    patience_s: float = 150.0,
+    patience_s: float = 400.0,
     engine: DockerEngine | None = None,
 ) -> Iterator[Ran]:
     """Run it to its end in a thread of its own, so that synchronous tests can share it."""

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-START_DEADLINE_S = 60.0
-STOP_DEADLINE_S = 60.0
+START_DEADLINE_S = 180.0
+STOP_DEADLINE_S = 120.0
+CLEAN_TRIES = 20
 
 
 def missing() -> str:
@@ -107,7 +108,7 @@ class PrivateEngine:
 
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(2)
+        client.settimeout(20)
         try:
             client.connect(str(path))
             client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
@@ -150,20 +151,32 @@ def _clean(engine: PrivateEngine) -> None:
     try:
         if engine.process is not None and _answers(engine.socket):
             docker = ["docker", "-H", engine.url]
-            ids = subprocess.run([*docker, "ps", "-aq"], check=True, capture_output=True, text=True).stdout.split()
-            if ids:
-                subprocess.run([*docker, "rm", "-f", *ids], check=True, capture_output=True)
+            for _ in range(CLEAN_TRIES):
+                ids = subprocess.run([*docker, "ps", "-aq"], check=True, capture_output=True, text=True).stdout.split()
+                if not ids or subprocess.run([*docker, "rm", "-f", *ids], check=False, capture_output=True).returncode == 0:
+                    break
+                time.sleep(0.5)  # a removal that is in progress already, or a mount that is busy for a moment
         engine.stop()
     finally:
         _end_ours(engine.root)
         _unmount_below(engine.root)
         subprocess.run(["ip", "netns", "del", engine.netns], check=True)
-        shutil.rmtree(engine.root)
+        _remove_tree(engine.root)
+
+
+def _remove_tree(root: Path) -> None:
+    """What was killed a moment ago may still take its own files away."""
+    for _ in range(CLEAN_TRIES):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(root)
+            return
+        time.sleep(0.5)
+    shutil.rmtree(root)
 
 
 def _end_ours(root: Path) -> None:
     """End what was started with our folder on its command line (containerd, shims): found by that unique path, ended by pidfd."""
-    for _ in range(100):
+    for _ in range(1000):
         found = [pid for pid in _pids() if f"{root}/".encode() in _cmdline(pid)]
         if not found:
             return
@@ -201,4 +214,9 @@ def _cmdline(pid: int) -> bytes:
 def _unmount_below(root: Path) -> None:
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for point in sorted((point for point in points if point.startswith(f"{root}/")), key=len, reverse=True):
-        subprocess.run(["umount", point], check=True)
+        for _ in range(CLEAN_TRIES):  # busy until the last of those that were killed has let go
+            if subprocess.run(["umount", point], check=False, capture_output=True).returncode == 0 or not Path(point).is_mount():
+                break
+            time.sleep(0.5)
+        else:
+            subprocess.run(["umount", "-l", point], check=True)

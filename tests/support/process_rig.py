@@ -16,8 +16,8 @@ from anyio import to_thread
 import marathond
 from tests.support.rig import Rig
 
-START_S = 60.0
-END_S = 30.0
+START_S = 180.0
+END_S = 120.0
 
 
 class ProcessRig(Rig):

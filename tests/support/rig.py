@@ -36,7 +36,10 @@ from marathond.service.settings import load
 from marathond.tasks.removal import remove_tree
 
 BASE_IMAGE = os.environ.get("MARATHOND_BASE_IMAGE", "marathond-sample:bookworm")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
+"""A loaded machine needs many times what an idle one does; only a test that fails waits so long."""
+CALL_TIMEOUT_S = 90.0
+"""Of every call to the engine, where a test does not mean a silent one."""
 
 
 def make_task(
@@ -91,7 +94,8 @@ class Rig:
         self.config = self.root / "marathond.toml"
         (self.root / "state").mkdir()
         self.config.write_text(self._toml(tasks, arms, replicates))
-        self.overrides = {"engine.url": docker_host, "admission.reserve_memory_mb": 0, **(overrides or {})}
+        plain = {"engine.url": docker_host, "engine.call_timeout_s": CALL_TIMEOUT_S, "admission.reserve_memory_mb": 0}
+        self.overrides = {**plain, **(overrides or {})}
         self.ledger_path = self.root / "state" / "ledger.db"
         self.ledger_id = create(self.ledger_path, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000)
         self.daemon: Daemon | None = None
@@ -149,10 +153,13 @@ class Rig:
                 shutil.rmtree(self.root, ignore_errors=True)  # a test mounted something below; it unmounts by itself
 
     async def _sweep_leftovers(self) -> None:
-        engine = DockerEngine("local", self.docker_host)
+        engine = DockerEngine("local", self.docker_host, call_timeout_s=CALL_TIMEOUT_S)
         try:
             for container in await engine.list_containers({LABEL_LEDGER: self.ledger_id}):
-                await engine.remove_container(container.id)
+                for _ in range(100):
+                    if await engine.remove_container(container.id):
+                        break
+                    await anyio.sleep(0.2)
             for network in await engine.list_networks():
                 if network.labels.get(LABEL_LEDGER) == self.ledger_id:
                     await engine.remove_network(network.id)
@@ -161,7 +168,7 @@ class Rig:
 
     def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Rows of a read-only query on the ledger, as a person would ask."""
-        conn = sqlite3.connect(f"file:{self.ledger_path}?mode=ro", uri=True, timeout=10)
+        conn = sqlite3.connect(f"file:{self.ledger_path}?mode=ro", uri=True, timeout=60)
         try:
             return [tuple(row) for row in conn.execute(query, values).fetchall()]
         finally:
@@ -181,6 +188,14 @@ class Rig:
                     return rows[0][0]
                 await anyio.sleep(0.05)
         raise AssertionError(f"not within {patience_s} s: {query}\n{self.story()}")
+
+    async def agent_runs(self, trial_id: int = 1) -> None:
+        """The agent was started and the daemon knows it.  The state is written before: an end between the two costs the attempt.
+
+        Of a process that lives long enough to be seen by the engine; the plain SQL where that is not certain.
+        """
+        sql = "SELECT state = 'running' AND EXISTS (SELECT 1 FROM trial_fact f WHERE f.trial_id = t.trial_id AND f.name = 'agent session')"
+        await self.until(f"{sql} FROM trial t WHERE trial_id = ?", trial_id)
 
     async def until_done(self, patience_s: float = PATIENCE_S) -> None:
         """Every cell done, parked or in review, every claim released, everything exported."""
