@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +170,10 @@ def _decoded(raw: dict[str, Any]) -> Manifest:
     return Manifest(str(raw["name"]), str(raw["version"]), entries, origins)
 
 
-def check(package: Path, manifest: Manifest, tick: Tick | None = None) -> None:
-    """Compare the tree with its manifest: names, kinds, modes, sizes and times; with ``tick`` every byte too.
+def check(package: Path, manifest: Manifest, tick: Tick | None = None) -> Manifest:
+    """Compare the tree with its manifest: names, kinds, modes, sizes and times; with ``tick`` every byte instead of the times.
 
+    :returns: the manifest with the times that were found.
     :raises StageError: ``altered``, with the file's name.
     """
     root = package / TREE
@@ -181,3 +182,4 @@ def check(package: Path, manifest: Manifest, tick: Tick | None = None) -> None:
         found = tuple(hashed(root, entry, tick) for entry in found)
     if problem := difference(manifest.entries, found):
         raise StageError("altered", f"{root}/{problem}")
+    return replace(manifest, entries=found) if tick is not None else manifest

@@ -3,6 +3,7 @@
     staged/lock                       held by whoever stages
     staged/aside-…/                   work in progress; whatever lies there while nobody holds the lock was left by a killed one
     staged/codex-0.171.0-<12 hex>/    manifest.json, and tree/, which containers mount read-only
+    staged/altered-…/                 one of those that was found altered and replaced; a person removes it
 
 Owns the order of things: made aside, synced, checked against the pins, renamed.  A tree that has its final name is whole.  Functions
 block for as long as the network and the disk take: call them from a worker thread.
@@ -44,6 +45,7 @@ _VERSION_S = 60.0
 _BUSY_TRIES, _BUSY_PAUSE_S = 50, 0.1
 _REMOVE_ROUNDS = 5
 _ASIDE = "aside-"
+_ALTERED = "altered-"
 _SAID = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
@@ -65,7 +67,7 @@ def look(state_dir: Path, wanted: Wanted) -> Look:
     staged = state_dir.absolute() / "staged"
     why = f"{wanted.name} {wanted.version} is not staged in {staged}"
     try:
-        seen = manifests.fingerprint(wanted.folder) if wanted.folder is not None and wanted.integrity is None else ""
+        seen = _seen(wanted)
     except StageError as error:
         return Look(None, str(error))
     for package in _packages(staged, wanted):
@@ -124,7 +126,7 @@ def stage(state_dir: Path, wanted: Wanted, say: Say, *, patience_s: float = LOCK
         raise tree.io_error(staged, error) from error
     with _alone(staged, patience_s, say):
         _sweep(staged, say)
-        if (there := _intact(state_dir, wanted, say)) is not None:
+        if (there := _intact(staged, wanted, say)) is not None:
             return there
         aside = staged / f"{_ASIDE}{secrets.token_hex(6)}"
         tree.make_folder(aside)
@@ -146,19 +148,28 @@ def _problem(wanted: Wanted) -> StageError | None:
     return None
 
 
-def _intact(state_dir: Path, wanted: Wanted, say: Say) -> StagedTree | None:
+def _intact(staged: Path, wanted: Wanted, say: Say) -> StagedTree | None:
     """What is there and passes the full check; what does not is named."""
-    found = look(state_dir, wanted)
-    if found.tree is None:
-        if _packages(state_dir.absolute() / "staged", wanted):
-            say(Progress("note", found.why))
-        return None
-    try:
-        verify(found.tree, say)
-    except StageError as error:
-        say(Progress("note", f"{error}; it is staged again"))
-        return None
-    return found.tree
+    seen = _seen(wanted)
+    for package in _packages(staged, wanted):
+        try:
+            manifest = manifests.read(package)
+            origin = manifests.matching(manifest, wanted, seen)
+            if origin is None:
+                continue
+            size = sum(entry.size for entry in manifest.entries)
+            found = manifests.check(package, manifest, Meter(say, "verifying", package.name, size))
+        except StageError as error:
+            say(Progress("note", str(error)))
+            continue
+        if found != manifest:  # touched, or restored from a backup: the same bytes at other times
+            manifests.write(package, found)
+        return manifests.staged_tree(package, found, origin)
+    return None
+
+
+def _seen(wanted: Wanted) -> str:
+    return manifests.fingerprint(wanted.folder) if wanted.folder is not None and wanted.integrity is None else ""
 
 
 def _made(staged: Path, aside: Path, wanted: Wanted, say: Say) -> StagedTree:
@@ -188,7 +199,7 @@ def _made(staged: Path, aside: Path, wanted: Wanted, say: Say) -> StagedTree:
     if (there := _published(staged, manifest, origin)) is not None:
         return there
     manifests.write(package, manifest)
-    return _publish(staged, aside, package, manifest, say)
+    return _publish(staged, package, manifest, say)
 
 
 def _read_folder(folder: Path, wanted: Wanted, say: Say) -> tuple[tuple[tree.Entry, ...], str]:
@@ -258,8 +269,7 @@ def _published(staged: Path, manifest: Manifest, origin: Origin) -> StagedTree |
     """The same tree, already staged and whole: it learns one more origin.  None when it is not there, or not whole."""
     final = staged / manifest.package_id
     try:
-        there = manifests.read(final)
-        manifests.check(final, there, _count)
+        there = manifests.check(final, manifests.read(final), _count)
     except StageError:
         return None
     others = tuple(one for one in there.origins if one.source != origin.source)
@@ -272,12 +282,14 @@ def _count(_: int) -> None:
     """A full check without a display."""
 
 
-def _publish(staged: Path, aside: Path, package: Path, manifest: Manifest, say: Say) -> StagedTree:
+def _publish(staged: Path, package: Path, manifest: Manifest, say: Say) -> StagedTree:
     final = staged / manifest.package_id
     try:
         if final.exists():
-            say(Progress("note", f"{final.name}: replaced"))
-            final.rename(aside / "replaced")
+            # Not removed: a container that runs has it mounted, and somebody may want to see what happened to it.
+            kept = staged / f"{_ALTERED}{final.name}-{secrets.token_hex(3)}"
+            final.rename(kept)
+            say(Progress("note", f"{final.name} is staged again; the altered one is kept as {kept.name}, remove it when no trial runs"))
         package.rename(final)
         tree.sync_folder(staged)
     except OSError as error:

@@ -8,6 +8,8 @@ import pty
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,10 +38,25 @@ def argv(config: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "marathond.cli.ctl", "--config", str(config), "stage", *options]
 
 
-def run(config: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv(config, *options), cwd=ROOT, env={**os.environ, **environ}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+@dataclass(frozen=True, slots=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """In this process: the interpreter's start is not what is tried here."""
+
+    def run(config: Path, *options: str) -> Done:
+        code = ctl.run(["--config", str(config), "stage", *options])
+        return Done(code, *capsys.readouterr())
+
+    return run
 
 
 def the_tree(config: Path) -> Path:
@@ -47,7 +64,7 @@ def the_tree(config: Path) -> Path:
     return found
 
 
-def test_stage_verify_and_again(config: Path, registry: Registry) -> None:
+def test_stage_verify_and_again(config: Path, registry: Registry, run: Run) -> None:
     absent = run(config, "--verify")
     assert (absent.returncode, absent.stdout) == (1, "")
     staged = config.parent / "state" / "staged"
@@ -109,8 +126,9 @@ def test_two_at_once_fetch_once(config: Path, registry: Registry) -> None:
     assert {path.name for path in (config.parent / "state" / "staged").iterdir()} == {"lock", told[0]["package_id"]}
 
 
-def test_npm_is_missing(config: Path, tmp_path: Path) -> None:
-    done = run(config, PATH=str(tmp_path))
+def test_npm_is_missing(config: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run(config)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "marathonctl: npm is not on PATH, it fetches @openai/codex@0.171.0-linux-x64: "
@@ -118,7 +136,7 @@ def test_npm_is_missing(config: Path, tmp_path: Path) -> None:
     )
 
 
-def test_an_old_version_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+def test_an_old_version_is_an_error_of_the_configuration(tmp_path: Path, run: Run) -> None:
     done = run(write_config(tmp_path, 'version = "0.170.0"'))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith('config.toml:4: codex.version = "0.170.0": codex must be at least 0.171.0\n')
@@ -126,7 +144,7 @@ def test_an_old_version_is_an_error_of_the_configuration(tmp_path: Path) -> None
     assert not (tmp_path / "state").exists()
 
 
-def test_a_folder_beside_the_configuration(tmp_path: Path) -> None:
+def test_a_folder_beside_the_configuration(tmp_path: Path, run: Run) -> None:
     make_tree(tmp_path / "codex")
     done = run(write_config(tmp_path, 'folder = "codex"'))
     assert done.returncode == 0, done.stderr

@@ -214,7 +214,21 @@ def test_damage_is_named_and_staged_again(
     assert contents(again.root) == contents(source)
     store.verify(again)
     assert store.find(state, wanted) == made
-    assert names(state) == {"lock", made.package_id}
+    (kept,) = names(state) - {"lock", made.package_id}
+    assert kept.startswith(f"altered-{made.package_id}-"), "a container may have it mounted: it keeps its bytes"
+    assert notes(said)[-1].startswith(f"{made.package_id} is staged again; the altered one is kept as {kept}")
+
+
+def test_other_times_are_looked_into_once(state: Path, source: Path, wanted: store.Wanted) -> None:
+    """As after a restored backup: nothing is copied, and a cheap look is content again."""
+    made, _ = staged(state, wanted)
+    later(made.root / "bin" / "codex")
+    assert store.find(state, wanted) is None
+    before = (made.root / "bin" / "codex").stat()
+    again, said = staged(state, wanted)
+    assert (again, {progress.step for progress in said}) == (made, {"verifying"})
+    assert (made.root / "bin" / "codex").stat().st_ino == before.st_ino
+    assert store.find(state, wanted) == made
 
 
 def test_a_source_that_is_gone_is_not_needed_any_more(state: Path, source: Path, wanted: store.Wanted) -> None:
