@@ -2,29 +2,38 @@
 -- The gateway's journal is the source of every token and of the money; what the client says of itself is kept apart (agent_event, receipt).
 -- Money is integer nano-dollars: a single cached token of a cheap model costs about 25 of them.
 
--- How far the gateway's journal was taken in.  Moved in the same transaction as what was made of its records.
+-- The gateway's journals that were taken in, and how far.  Moved in the same transaction as what was made of the records.  The newest row is
+-- the present one; there is a second only when the gateway's folder was made anew.
 CREATE TABLE gateway_journal (
-    singleton INTEGER PRIMARY KEY CONSTRAINT gateway_journal_one_row CHECK (singleton = 1),
-    segment   INTEGER NOT NULL,
-    byte      INTEGER NOT NULL,
-    last_seq  INTEGER NOT NULL,
-    at_ms     INTEGER NOT NULL
+    journal_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    identity   TEXT    NOT NULL CONSTRAINT gateway_journal_taken_once UNIQUE,   -- its own word; '': nothing was read of it yet
+    segment    INTEGER NOT NULL,
+    byte       INTEGER NOT NULL,
+    last_seq   INTEGER NOT NULL,
+    at_ms      INTEGER NOT NULL
 ) STRICT;
 
 -- One row per request that a trial's listener let in.  usage 'unknown': cut in mid-stream, so its tokens are NULL, never 0.
 CREATE TABLE model_request (
+    journal_id     INTEGER NOT NULL REFERENCES gateway_journal,
+    begin_seq      INTEGER NOT NULL,             -- of the journal's line that began it
     trial_id       INTEGER NOT NULL REFERENCES trial,
     account        TEXT    NOT NULL,             -- 'agent', 'gate', 'verifier'
     number         INTEGER NOT NULL,             -- the gateway's count within the trial
+    begun_at_ms    INTEGER NOT NULL,
     begun_mono_ms  INTEGER NOT NULL,
+    held_from_mono_ms  INTEGER,                  -- NULL: it was not made to wait
+    held_until_mono_ms INTEGER,                  -- NULL: it waits still.  Includes the Retry-After of a request that was given up
     ended_at_ms    INTEGER,                      -- NULL: not ended yet
-    end            TEXT,                         -- complete, refused, gave_up, cut_by_..., gateway_died, not_recorded
+    end            TEXT,                         -- complete, refused, gave_up, cut_by_..., gateway_died, not_recorded, lost
     status         INTEGER,
+    upstream_status INTEGER,
     first_byte_ms  INTEGER,
     total_ms       INTEGER,
     held_ms        INTEGER NOT NULL DEFAULT 0,
     budget_held_ms INTEGER NOT NULL DEFAULT 0,
     retries        INTEGER NOT NULL DEFAULT 0,
+    rate_limited   INTEGER NOT NULL DEFAULT 0,   -- a part of retries: answered 429
     model_asked    TEXT,
     model          TEXT,
     usage          TEXT    CONSTRAINT model_request_usage_known CHECK (usage IN ('known', 'unknown', 'none')),
@@ -35,8 +44,27 @@ CREATE TABLE model_request (
     reasoning_tokens INTEGER,                    -- a part of output_tokens
     cost_nusd      INTEGER,                      -- NULL: unknown (no price, or usage unknown)
     error_type     TEXT,
-    PRIMARY KEY (trial_id, account, number),
+    PRIMARY KEY (journal_id, begin_seq),
+    CONSTRAINT model_request_ends_whole CHECK ((ended_at_ms IS NULL) = (end IS NULL) AND (end IS NULL) = (usage IS NULL)),
     CONSTRAINT model_request_known_has_tokens CHECK (usage IS NOT 'known' OR (input_tokens IS NOT NULL AND output_tokens IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX model_request_by_trial ON model_request (trial_id, account, number);
+CREATE INDEX model_request_held ON model_request (trial_id, held_from_mono_ms) WHERE held_from_mono_ms IS NOT NULL;
+CREATE INDEX model_request_open ON model_request (trial_id) WHERE ended_at_ms IS NULL;
+CREATE TRIGGER model_request_is_never_deleted BEFORE DELETE ON model_request
+BEGIN SELECT RAISE(ABORT, 'model_request_is_never_deleted'); END;
+
+-- What a trial's listener turned away at its door.  The gateway tells of the first ones and then of every doubling, and counts anew in each
+-- of its lives: count is what was told, the true number lies below twice that.
+CREATE TABLE model_refusal (
+    trial_id INTEGER NOT NULL REFERENCES trial,
+    account  TEXT    NOT NULL,
+    code     TEXT    NOT NULL,                   -- deadline, bad_key, web_search, not_allowed, ...
+    count    INTEGER NOT NULL,
+    told     INTEGER NOT NULL,                   -- the last number of the gateway's present life
+    first_at_ms INTEGER NOT NULL,
+    last_at_ms  INTEGER NOT NULL,
+    PRIMARY KEY (trial_id, account, code)
 ) STRICT, WITHOUT ROWID;
 
 -- The sums of model_request per trial, account and model; written in the same transaction, so that status need not add up a million rows.
@@ -45,15 +73,16 @@ CREATE TABLE model_usage (
     account         TEXT    NOT NULL,
     model           TEXT    NOT NULL,            -- as the provider answered; '' where it did not say
     requests        INTEGER NOT NULL DEFAULT 0,
-    failed          INTEGER NOT NULL DEFAULT 0,
+    failed          INTEGER NOT NULL DEFAULT 0,  -- requests without usage: refused, given up, answered with an error
     unknown         INTEGER NOT NULL DEFAULT 0,  -- requests whose usage is unknown
     input_tokens    INTEGER NOT NULL DEFAULT 0,
     cached_tokens   INTEGER NOT NULL DEFAULT 0,
     cache_write_tokens INTEGER NOT NULL DEFAULT 0,
     output_tokens   INTEGER NOT NULL DEFAULT 0,
     reasoning_tokens INTEGER NOT NULL DEFAULT 0,
-    held_ms         INTEGER NOT NULL DEFAULT 0,
+    held_ms         INTEGER NOT NULL DEFAULT 0,  -- of all requests; those that were held at one time count each
     retries         INTEGER NOT NULL DEFAULT 0,
+    rate_limited    INTEGER NOT NULL DEFAULT 0,
     cost_nusd       INTEGER NOT NULL DEFAULT 0,
     unpriced        INTEGER NOT NULL DEFAULT 0,  -- requests with known usage and no price
     PRIMARY KEY (trial_id, account, model)
@@ -85,7 +114,7 @@ CREATE TABLE receipt (
     at_ms        INTEGER NOT NULL
 ) STRICT;
 
--- One row per trial, account and model that was asked.
+-- One row per trial, account and model that was asked; the scripted answers of the gates are no usage.  cost_usd NULL: some of it has no price.
 CREATE VIEW v_usage AS
 SELECT campaign.name AS campaign, printf('t%04d', u.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate,
     trial.state, u.account, u.model, u.requests, u.failed, u.unknown, u.input_tokens, u.cached_tokens, u.cache_write_tokens,
@@ -96,4 +125,5 @@ JOIN trial ON trial.trial_id = u.trial_id
 JOIN cell ON cell.cell_id = trial.cell_id
 JOIN campaign ON campaign.campaign_id = cell.campaign_id
 JOIN task ON task.task_id = cell.task_id
-JOIN arm ON arm.arm_id = trial.arm_id;
+JOIN arm ON arm.arm_id = trial.arm_id
+WHERE u.account <> 'gate';

@@ -1,8 +1,9 @@
 """One request's story as the journal tells it.
 
 Owns the two records of a request, ``begin`` and ``request``: the first is written before anything goes out, so that a killed gateway
-leaves no request untold.  Usage is ``known``, ``none`` (nothing was answered, or the provider refused) or ``unknown`` (cut in mid-stream:
-never 0).
+leaves no request untold.  One that has to wait tells so when the wait begins (``held``) and when it is over (``released``): whoever keeps
+the trial's clock must know of it before the deadline, not afterwards (fault a17).  Usage is ``known``, ``none`` (nothing was answered, or
+the provider refused) or ``unknown`` (cut in mid-stream: never 0).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Exchange:
     begin: int = 0
     ready_ms: int | None = None
     sent_ms: int | None = None
+    waited: bool = False
+    held_told: bool = False
     status: int | None = None
     upstream_status: int | None = None
     first_byte_ms: int | None = None
@@ -55,9 +58,27 @@ class Exchange:
         self.number = journal.next_number(self.listener.trial)
         self.begin = journal.append("begin", **self._who(), wall_ms=clock.wall_ms(), mono_ms=self.arrived_ms)
 
+    def waits(self, journal: Journal, clock: Clock) -> None:
+        """It has to wait, for the provider or the budget; told once.
+
+        :raises ArtifactError: it could not be written down; it is tried again at the next wait.
+        """
+        self.waited = True
+        if not self.held_told:
+            journal.append("held", begin=self.begin, from_mono_ms=self._ready(clock.mono_ms()))
+            self.held_told = True
+
+    def answered(self, journal: Journal) -> None:
+        """The first byte of an answer is here.
+
+        :raises ArtifactError: it could not be written down; the request's end will tell as much.
+        """
+        if self.held_told and self.sent_ms is not None:
+            journal.append("released", begin=self.begin, until_mono_ms=self.sent_ms)
+
     def ends(self, journal: Journal, clock: Clock) -> None:
         now_ms = clock.mono_ms()
-        ready_ms = now_ms if self.ready_ms is None else self.ready_ms
+        ready_ms = self._ready(now_ms)
         held_until_ms = now_ms if self.sent_ms is None else self.sent_ms
         journal.append(
             "request",
@@ -72,6 +93,7 @@ class Exchange:
             first_byte_ms=self.first_byte_ms,
             total_ms=now_ms - self.arrived_ms,
             held_ms=max(0, held_until_ms - ready_ms),
+            held_from_mono_ms=ready_ms if self.waited else None,
             budget_held_ms=self.budget_held_ms,
             retries=self.retried.total(),
             retried=dict(self.retried),
@@ -86,6 +108,9 @@ class Exchange:
             tokens=asdict(self.tokens) if self.tokens else None,
             error_type=self.error_type,
         )
+
+    def _ready(self, otherwise_ms: int) -> int:
+        return otherwise_ms if self.ready_ms is None else self.ready_ms
 
     def _who(self) -> dict[str, object]:
         seat = self.listener

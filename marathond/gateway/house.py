@@ -72,6 +72,24 @@ class House:
             log.error("refusal_not_recorded", listener=listener.name, code=refuse.code, error=str(err))
         self.wrote()
 
+    def waits(self, exchange: Exchange) -> None:
+        """Record that a request has to wait; whoever cannot be told now is told at the next wait, or at the end."""
+        try:
+            exchange.waits(self.journal, self.clock)
+        except ArtifactError as err:
+            log.error("hold_not_recorded", trial=exchange.listener.trial, number=exchange.number, error=str(err))
+        self.wrote()
+
+    def answered(self, exchange: Exchange) -> None:
+        """Record that a wait is over."""
+        if not exchange.held_told:
+            return
+        try:
+            exchange.answered(self.journal)
+        except ArtifactError as err:
+            log.error("release_not_recorded", trial=exchange.listener.trial, number=exchange.number, error=str(err))
+        self.wrote()
+
     def ended(self, exchange: Exchange) -> None:
         """Record a request's end.  What cannot be written now stays open, and is told as unknown once the journal takes lines again."""
         try:

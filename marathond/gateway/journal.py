@@ -46,6 +46,8 @@ class Journal:
         self.open_requests: dict[int, dict[str, Any]] = {}
         self.numbers: dict[str, int] = {}
         self.torn: list[journal_read.Torn] = []
+        self.error = ""
+        """Why the last line could not be written; empty: it was."""
         self._resume()
 
     def append(self, kind: str, **fields: Any) -> int:
@@ -53,6 +55,15 @@ class Journal:
 
         :raises ArtifactError: ``full`` (the daemon ingests nothing), or the disk says no: nothing was recorded.
         """
+        try:
+            seq = self._append(kind, fields)
+        except ArtifactError as err:
+            self.error = str(err)
+            raise
+        self.error = ""
+        return seq
+
+    def _append(self, kind: str, fields: dict[str, Any]) -> int:
         if self._broken or self._size >= self._segment_bytes:
             self._rotate()
         seq = self._seq + 1

@@ -45,6 +45,14 @@ class KeyFile:
             raise KeyUnavailable(f"{self._path}: {err.strerror}") from None
         return self._key
 
+    def problem(self) -> str:
+        """Why there is no key now; empty when there is one."""
+        try:
+            self.current()
+        except KeyUnavailable as err:
+            return str(err)
+        return ""
+
     def redact(self, raw: bytes) -> bytes:
         """``raw`` without the key that was last read."""
         return raw.replace(self._key.encode(), REDACTED) if self._key else raw

@@ -162,6 +162,7 @@ class Door:
         exchange.ready_ms = house.clock.mono_ms()
         try:
             answer, way, ticket = await self._hold_and_send(request, exchange, held)
+            house.answered(exchange)
             self._let_go(held, counted)
             return await self._pass_on(request, exchange, way, answer, ticket)
         except Refuse as refuse:
@@ -211,7 +212,7 @@ class Door:
         until_ms = self._until(give_up_ms)
         started_ms = self._house.clock.mono_ms()
         try:
-            ticket = await way.turnstile.enter(self.listener.trial, guess, until_ms)
+            ticket = await way.turnstile.enter(self.listener.trial, guess, until_ms, lambda: self._house.waits(exchange))
         except QueueFull:
             ticket = None
         exchange.budget_held_ms += self._house.clock.mono_ms() - started_ms
@@ -241,6 +242,7 @@ class Door:
             way.turnstile.budget.pause(now_ms + min(wait_ms, policy.hold_ms))
         if now_ms + wait_ms > give_up_ms:
             self._give_up(exchange, wait_ms, failure.kind)
+        house.waits(exchange)
         await house.sleep(max(0, min(wait_ms, self._until(give_up_ms) - now_ms)) / 1000)
 
     def _until(self, give_up_ms: int) -> int:
@@ -248,7 +250,7 @@ class Door:
         return give_up_ms if deadline_ms is None else min(give_up_ms, deadline_ms)
 
     def _give_up(self, exchange: Exchange, wait_ms: int, kind: str) -> None:
-        exchange.end = "gave_up"
+        exchange.end, exchange.waited = "gave_up", True
         come_back_s = retry.come_back_s(self._house.config.hold.policy(), wait_ms)
         raise Refuse(429, f"held_{kind}", "held as long as may be; come back later", come_back_s)
 

@@ -8,6 +8,7 @@ what the dead one had begun, and opens every listener again from its file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -132,7 +133,11 @@ class Gateway:
             await asyncio.sleep(ALIVE_EVERY_S)
 
     def sign_of_life(self) -> None:
-        """``alive.json``: who lives, since when it last looked, what it serves; ``config_error`` when newer settings were refused."""
+        """``alive.json``: who lives, since when it last looked, what it serves; ``config_error`` when newer settings were refused,
+        ``journal_error`` while nothing can be recorded, ``key_errors`` by route where the key cannot be read."""
+        if self.house.journal.error:
+            with contextlib.suppress(ArtifactError):
+                self.house.journal.append("recovered", wall_ms=self._clock.wall_ms())
         told = {
             "life": self.life,
             "pid": os.getpid(),
@@ -145,6 +150,8 @@ class Gateway:
             "waiting": {name: way.turnstile.budget.waiting for name, way in self.house.ways.items()},
             "journal": self.house.journal.identity,
             "config_error": self.config_error,
+            "journal_error": self.house.journal.error,
+            "key_errors": {name: problem for name, way in self.house.ways.items() if (problem := way.upstream.key.problem())},
         }
         try:
             write_json(self.folder / "alive.json", told, durable=False)

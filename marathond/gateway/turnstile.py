@@ -23,9 +23,10 @@ class Turnstile:
         self.budget, self._clock, self._sleep = budget, clock, sleep
         self._changed = asyncio.Event()
 
-    async def enter(self, trial: str, tokens: int, until_ms: int) -> Ticket | None:
+    async def enter(self, trial: str, tokens: int, until_ms: int, on_wait: Callable[[], None] = lambda: None) -> Ticket | None:
         """Wait until the request may go; None when it may not before ``until_ms`` (monotonic): the place in line is given up.
 
+        :param on_wait: called before each wait; not at all when the request may go at once.
         :raises QueueFull: too many wait already.
         """
         ticket = self.budget.ask(trial, tokens, self._clock.mono_ms())
@@ -39,6 +40,7 @@ class Turnstile:
                 if now_ms >= until_ms:
                     self._drop(ticket)
                     return None
+                on_wait()
                 wait_ms = self.budget.next_ms(now_ms) or WAKE_AT_LEAST_MS
                 await self._nap(max(WAKE_AT_LEAST_MS, min(wait_ms, until_ms - now_ms, WAKE_AT_MOST_MS)))
         except BaseException:  # cancelled: the client is gone; whoever stands behind must not wait for its place

@@ -18,10 +18,11 @@ _TYPE_WITHIN = 256
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens by kind.  ``cached`` is part of ``input``, ``reasoning`` part of ``output`` (the provider's own counting)."""
+    """Tokens by kind.  ``cached`` and ``cache_write`` are part of ``input``, ``reasoning`` of ``output`` (the provider's own counting)."""
 
     input: int
     cached: int
+    cache_write: int
     output: int
     reasoning: int
 
@@ -38,6 +39,7 @@ def read_usage(usage: Any) -> Tokens | None:
         counts = (
             usage.get(f"{into}_tokens"),
             _detail(usage, f"{into}_tokens_details", "cached_tokens"),
+            _detail(usage, f"{into}_tokens_details", "cache_write_tokens"),
             usage.get(f"{out}_tokens"),
             _detail(usage, f"{out}_tokens_details", "reasoning_tokens"),
         )

@@ -30,7 +30,7 @@ async def test_answer_comes_back_and_is_counted(tmp_path: Path) -> None:
         assert sent.headers["accept-encoding"] == "identity"
         assert sent.body == b'{"model": "m", "input": ["x"]}'
         record = it.requests()[0]
-        assert record["tokens"] == {"input": 100, "cached": 40, "output": 20, "reasoning": 5}
+        assert record["tokens"] == {"input": 100, "cached": 40, "cache_write": 0, "output": 20, "reasoning": 5}
         assert (record["trial"], record["number"], record["account"]) == ("t0001", 1, "agent")
         assert (record["status"], record["end"], record["usage"]) == (200, "complete", "known")
         assert (record["model"], record["model_asked"], record["error_type"]) == ("gpt-test-2026", "m", None)
@@ -346,7 +346,7 @@ async def test_verifiers_have_a_route_a_key_and_accounts_of_their_own(tmp_path: 
         assert "authorization" not in it.provider.seen[0].headers
         record = it.requests()[0]
         assert (record["trial"], record["account"], record["route"]) == ("t0001", "verifier", "judge")
-        assert record["tokens"] == {"input": 7, "cached": 0, "output": 3, "reasoning": 0}
+        assert record["tokens"] == {"input": 7, "cached": 0, "cache_write": 0, "output": 3, "reasoning": 0}
         async with it.post(at) as got:
             assert got.status == 404
 

@@ -16,8 +16,9 @@ from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memor
 
 from marathond.core.lifecycle import TRANSITIONS
 from marathond.core.model import LIVE_STATES
+from marathond.core.requests import Begun, Who
 from marathond.ledger.errors import UNIQUE_RULES, RuleBroken, rule_of, translate
-from marathond.ledger.verbs import admission, agentlog, artifacts, findings, operator, settings
+from marathond.ledger.verbs import admission, agentlog, artifacts, findings, operator, settings, usage
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.sql import LIVE
 
@@ -41,7 +42,8 @@ SIGNS = {
     "st": "INSERT INTO admission_stop (kind, detail, author, at_ms)",
     "se": "INSERT INTO setting_change (key, old_json, new_json, author, reason, at_ms, run_id)",
     "id": "INSERT INTO ledger_identity (singleton, ledger_id, created_at_ms, path, device, inode, host)",
-    "mr": "INSERT INTO model_request (trial_id, account, number, begun_mono_ms, usage, input_tokens, output_tokens)",
+    "mr": "INSERT INTO model_request (journal_id, begin_seq, trial_id, account, number, begun_at_ms, begun_mono_ms, ended_at_ms, end, "
+    "usage, input_tokens, output_tokens)",
     "ae": "INSERT INTO agent_event (trial_id, seq, kind, detail_json, at_ms, mono_ms, run_id)",
     "ru": "INSERT INTO run (run_id, pid, pid_start_ticks, host, boot_id, version, started_at_ms, seen_at_ms)",
 }
@@ -282,9 +284,11 @@ ILLEGAL: list[tuple[str, str]] = [
     ("artifact_is_fixed", "UPDATE artifact SET sha256 = 'other'"),
     ("artifact_is_fixed", "DELETE FROM artifact"),
     # what an agent did with its model
-    ("gateway_journal_one_row", "INSERT INTO gateway_journal VALUES (2, 0, 0, 0, 1)"),
-    ("model_request_usage_known", "{mr} VALUES ({done}, 'agent', 1, 0, 'guessed', 1, 1)"),
-    ("model_request_known_has_tokens", "{mr} VALUES ({done}, 'agent', 1, 0, 'known', NULL, 1)"),
+    ("gateway_journal_taken_once", "INSERT INTO gateway_journal VALUES (2, 'j', 0, 0, 0, 1)"),
+    ("model_request_usage_known", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, 1, 'complete', 'guessed', 1, 1)"),
+    ("model_request_ends_whole", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, NULL, 'complete', 'none', 1, 1)"),
+    ("model_request_known_has_tokens", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, 1, 'complete', 'known', NULL, 1)"),
+    ("model_request_is_never_deleted", "DELETE FROM model_request"),
     ("agent_event_detail_is_json", "{ae} VALUES ({done}, 2, 'thread', 'no', 1, 1, {NEW})"),
     ("agent_event_is_gapless", "{ae} VALUES ({done}, 3, 'thread', '{{}}', 1, 1, {NEW})"),
     ("agent_event_is_gapless", "{ae} VALUES ({done}, 1, 'thread', '{{}}', 1, 1, {NEW})"),
@@ -356,6 +360,9 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     names |= {"back": str(back.trial_id), "decided": str(decided.trial_id), "bare": str(bare.trial_id)}
     help.trials.facts(c, done.trial_id, [help.trials.Fact("network", "public", "task")], now_ms=T0)
     agentlog.append(c, done.trial_id, kind="thread", detail={}, mono_ms=1, now_ms=T0)
+    usage.meet_journal(c, identity="j", segment=1, byte=0, last_seq=0, now_ms=T0)
+    begun = Begun(Who(done.trial_id, "agent", 1), T0, 1)
+    usage.ingest(c, [(1, begun)], segment=1, byte=1, prices={}, now_ms=T0)
     for code in ("open", "closed"):
         findings.raise_finding(c, code=code, severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)
     findings.close_finding(c, code="closed", subject="s", now_ms=T0)

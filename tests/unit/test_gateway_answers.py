@@ -14,7 +14,7 @@ from marathond.gateway.retry import Policy
 from marathond.gateway.usage import Tokens, Watcher
 from tests.support.gateway_rig import HELLO, USAGE, completed, event
 
-TOKENS = Tokens(100, 40, 20, 5)
+TOKENS = Tokens(100, 40, 0, 20, 5)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_chat_stream_counts_come_in_its_last_chunk() -> None:
     watcher = Watcher(sse=True)
     watcher.feed(b'data: {"model":"j","choices":[{"delta":{"content":"a"}}],"usage":null}\n\n')
     watcher.feed(b'data: {"model":"j","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\ndata: [DONE]\n\n')
-    assert (watcher.closed, watcher.tokens, watcher.error_type) == (True, Tokens(3, 0, 2, 0), None)
+    assert (watcher.closed, watcher.tokens, watcher.error_type) == (True, Tokens(3, 0, 0, 2, 0), None)
 
 
 def test_line_beyond_all_bounds_is_named_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
