@@ -22,6 +22,8 @@ echo 1 >/logs/verifier/reward.txt
 [ -e /elsewhere/test.sh ] && leaked=true || leaked=false
 echo "{\\"planted\\": $planted, \\"link\\": $link, \\"leaked\\": $leaked}" >/logs/verifier/metrics.json
 """
+GATE_S = 25.0
+"""Of all of them: what only one of them may use up."""
 END_CONTAINER = "rm -f $(command -v sleep); kill -9 $(cat /proc/1/task/1/children)"
 
 AGENTS = {
@@ -47,13 +49,13 @@ AGENTS = {
 
 @pytest.fixture(scope="module")
 def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """One task per agent, so that each cell has its own script: the arm runs what the instruction holds."""
+    """One task per agent, those first that take longest, so that each cell has its own script: the arm runs what the instruction holds."""
     root = tmp_path_factory.mktemp("agents")
     tasks = []
-    for name, script in AGENTS.items():
-        tasks.append(make_task(root, name, instruction=script, test=VERIFIER, agent_s=60))
+    for name, script in sorted(AGENTS.items(), key=lambda item: item[0] != "hangs-tools"):
+        tasks.append(make_task(root, name, instruction=script, test=VERIFIER, agent_s=300))
     arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
-    with campaign(docker_host, tasks, arms, {"limits.gate_timeout_s": 5.0}) as ran:
+    with campaign(docker_host, tasks, arms, {"limits.gate_timeout_s": GATE_S}) as ran:
         yield ran
 
 
@@ -105,7 +107,7 @@ def test_a_rival_that_refills_the_verifiers_folder_is_reviewed_or_beaten(ran: Ra
     ("task", "why"),
     [
         ("takes-tools-away", "tests could not be put in place: exit 1"),
-        ("hangs-tools", "tests could not be put in place within 5 s"),
+        ("hangs-tools", f"tests could not be put in place within {GATE_S:g} s"),
     ],
 )
 def test_an_agent_that_keeps_its_verifier_from_starting_earns_no_further_attempt(ran: Ran, task: str, why: str) -> None:
@@ -134,7 +136,7 @@ def test_an_agent_that_ends_its_container_is_reviewed(ran: Ran, task: str) -> No
     """The code tells in which phase it was noticed, which is a race; that nothing is voided and nothing scored is not."""
     code, detail = ran.review(task)
     assert code in ("container_ended", "verifier_not_started", "verifier_lost")
-    assert "the engine did not" in detail or "tests could not be put in place: exit 137" in detail
+    assert "the engine did not" in detail
 
 
 def test_terminal_escapes_are_kept_in_the_artifact_and_nowhere_else(ran: Ran) -> None:

@@ -13,21 +13,27 @@ import pytest
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import ExecInfo
 from tests.support.hostile import Ran, campaign
-from tests.support.rig import make_task
+from tests.support.rig import CALL_TIMEOUT_S, make_task
 
 pytestmark = pytest.mark.docker
 
 COUNT = "n=0; while :; do n=$((n + 1)); echo $n >/new; mv /new /count; sleep 0.05; done"
+MOVED = "[ $(cat /count 2>/dev/null || echo 0) != $first ]"
 VERIFIER = """
 first=$(cat /count 2>/dev/null || echo 0)
 sleep 0.5
 echo "{\\"first\\": $first, \\"second\\": $(cat /count 2>/dev/null || echo 0)}" >/logs/verifier/metrics.json
 echo 1 >/logs/verifier/reward.txt
 """
+WAITS_FOR_MORE = VERIFIER.replace("sleep 0.5", f"until {MOVED}; do sleep 0.05; done")
+"""Of a task whose counter must go on: it hangs, up to its deadline, where that does not."""
 DEADLINE_S, OWN_S = 3.0, 20.0
-BACKGROUND = f"({COUNT}) & sleep 0.3; exit 0"
-DETACHED = f"setsid sh -c '{COUNT}' >/dev/null 2>&1 & sleep 0.3; exit 0"
-NESTED = f"setsid sh -c '({COUNT}) & setsid sleep 300 & wait' >/dev/null 2>&1 & sleep 0.3; exit 0"
+LATE_S, GATE_S = 8.0, 13
+"""More than a start takes on a loaded machine, and less (times the multiplier) than the health check before it."""
+BEGUN = "until [ -e /count ]; do sleep 0.05; done"
+BACKGROUND = f"({COUNT}) & {BEGUN}; exit 0"
+DETACHED = f"setsid sh -c '{COUNT}' >/dev/null 2>&1 & {BEGUN}; exit 0"
+NESTED = f"setsid sh -c '({COUNT}) & setsid sleep 300 & wait' >/dev/null 2>&1 & {BEGUN}; exit 0"
 
 AGENTS = {
     "counts-on": COUNT,
@@ -35,19 +41,22 @@ AGENTS = {
     "counts-detached": DETACHED,
     "forks": "i=0; while [ $i -lt 200 ]; do sleep 300 & i=$((i + 1)); done; wait",
     "stopped": "trap '' TERM INT HUP; kill -STOP $$; sleep 300",
-    "late-start": "date +%s%N >/began; sleep 1; exit 0",
+    "late-start": "exit 0",
 }
+LIMITS_S = {"counts-on": DEADLINE_S, "stopped": DEADLINE_S, "forks": LATE_S, "late-start": LATE_S}
 AT_DEADLINE = ("counts-on", "forks", "stopped")
-SLOW = 'healthcheck = { command = "[ -e /ready ] || { touch /ready; sleep 4; false; }", interval_sec = 0.1, timeout_sec = 10 }'
+SLEEPS = f"[ -e /ready ] || {{ touch /ready; sleep {GATE_S}; false; }}"
+SLOW = f'healthcheck = {{ command = "{SLEEPS}", interval_sec = 0.1, timeout_sec = 100 }}'
 
 
 @pytest.fixture(scope="module")
 def kept(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     root, tasks = tmp_path_factory.mktemp("endings"), []
     for name, script in AGENTS.items():
-        agent_s = DEADLINE_S if name in AT_DEADLINE or name == "late-start" else 60
         environment = SLOW if name == "late-start" else ""
-        tasks.append(make_task(root, name, instruction=script, test=VERIFIER, agent_s=agent_s, environment=environment))
+        test = WAITS_FOR_MORE if name == "counts-detached" else VERIFIER
+        agent_s = LIMITS_S.get(name, 200)
+        tasks.append(make_task(root, name, instruction=script, test=test, agent_s=agent_s, environment=environment))
     tasks.append(make_task(root, "own-limit", instruction="exit 0", test=VERIFIER, agent_s=OWN_S * 10))
     tasks.append(undeclared := make_task(root, "no-limit", instruction="exit 0", test=VERIFIER))
     text = (undeclared / "task.toml").read_text()
@@ -120,14 +129,14 @@ def test_c09_the_deadline_starts_with_the_agent_not_with_its_gates(kept: Ran) ->
     waited, limit = kept.rig.one(
         "SELECT started_at_ms - created_at_ms, limit_ms FROM trial JOIN trial_agent USING (trial_id) WHERE trial_id = ?", trial
     )
-    assert waited > 4000 and limit == int(DEADLINE_S * 1500) and waited + 1000 > limit
+    assert waited > GATE_S * 1000 and limit == int(LATE_S * 1500) and waited > limit
     assert kept.facts("late-start")["gate healthcheck"] == ("passed at try 2", "task")
 
 
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        ("late-start", (4500, "task 3 x 1.5", "own 20")),
+        ("late-start", (12000, "task 8 x 1.5", "own 20")),
         ("own-limit", (20000, "own", "task 200 x 1.5")),
         ("no-limit", (20000, "own", "")),
     ],
@@ -165,10 +174,8 @@ class Forgetful(DockerEngine):
 
 def test_b07_an_agent_whose_exec_the_engine_forgot_is_dead_all_the_same(docker_host: str, tmp_path: Path) -> None:
     """Its session is known from the start, so what it left behind dies too, although it killed the shell that we would look for."""
-    task = make_task(
-        tmp_path, "forgotten", instruction=f"({COUNT}) & sleep 0.5; kill -9 $PPID; sleep 300", test=VERIFIER, agent_s=DEADLINE_S
-    )
-    engine = Forgetful("local", docker_host)
+    task = make_task(tmp_path, "forgotten", instruction=f"({COUNT}) & {BEGUN}; kill -9 $PPID; sleep 300", test=VERIFIER, agent_s=LATE_S)
+    engine = Forgetful("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
     with campaign(docker_host, [task], arms, engine=engine) as ran:
         assert engine.forgotten is not None

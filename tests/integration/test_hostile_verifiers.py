@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from marathond.core.errors import EngineError
+from marathond.engine.docker import DockerEngine
+from marathond.ports.engine import ContainerInfo, ExecSpec
 from tests.support.hostile import Ran, campaign
-from tests.support.rig import make_task
+from tests.support.rig import CALL_TIMEOUT_S, make_task
 
 pytestmark = pytest.mark.docker
 
@@ -38,21 +43,55 @@ VERIFIERS = {
     "hangs-once": f"if [ -e /tried ]; then echo 1 >{REWARD}; exit; fi; touch /tried; sleep 600\n",
     # A score that is there when the deadline comes is not final: whoever wrote it was not done.
     "hangs": f"echo 1 >{REWARD}; sleep 600\n",
-    # Goes on counting beside whoever reads: two readings with any time between them differ.
-    "counts-on": f"""echo 1 >{REWARD}; echo '{{"n": 0}}' >{METRICS}; setsid sh -c 'n=0; while :; do
+    # Goes on counting beside whoever reads.
+    "counts-on": f"""touch /counts-on; echo 1 >{REWARD}; echo '{{"n": 0}}' >{METRICS}; setsid sh -c 'n=0; while :; do
         n=$((n + 1)); echo "{{\\"n\\": $n}}" >/logs/verifier/new; mv /logs/verifier/new {METRICS}; done' >/dev/null 2>&1 &\n""",
-    "takes-back": f"echo 1 >{REWARD}; setsid sh -c 'sleep 0.05; while :; do rm -f {REWARD}; done' >/dev/null 2>&1 &\n",
+    "takes-back": f"touch /takes-back; echo 1 >{REWARD}; setsid sh -c 'sleep 0.05; while :; do rm -f {REWARD}; done' >/dev/null 2>&1 &\n",
     "no-interpreter": "",
     "ends-container": "rm -f $(command -v sleep); kill -9 $(cat /proc/1/task/1/children); while :; do :; done\n",
 }
+DEADLINES_S = {"hangs": 5, "hangs-once": 15}
+"""Twice met by the one; the other's second run has all of it, which is plenty even on a loaded machine."""
+
+BEFORE_REMOVAL = f"""
+if [ -e /counts-on ]; then seen=$(cat {METRICS}); until [ "$(cat {METRICS})" != "$seen" ]; do :; done; fi
+if [ -e /takes-back ]; then while [ -e {REWARD} ]; do :; done; fi
+"""
+
+
+class Unhurried(DockerEngine):
+    """Between the first reading and the last one, those who write beside us get their turn: no removal comes before it."""
+
+    async def remove_container(self, container_id: str) -> bool:
+        with suppress(EngineError):  # it has ended already
+            await self.run_exec(container_id, ExecSpec(["sh", "-c", BEFORE_REMOVAL]), timeout_s=CALL_TIMEOUT_S)
+        return await super().remove_container(container_id)
+
+
+class Late(DockerEngine):
+    """Shows a container as running for some more looks after its end, as an engine does that has much to do."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("local", url, call_timeout_s=CALL_TIMEOUT_S)
+        self.running, self.looks = dict[str, ContainerInfo](), 8
+
+    async def inspect_container(self, container_id: str) -> ContainerInfo | None:
+        seen = await super().inspect_container(container_id)
+        if seen is not None and seen.running:
+            self.running[container_id] = seen
+        elif seen is not None and container_id in self.running and self.looks:
+            self.looks -= 1
+            return self.running[container_id]
+        return seen
 
 
 @pytest.fixture(scope="module")
 def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     root = tmp_path_factory.mktemp("verifiers")
-    tasks = [make_task(root, name, test=test, verifier_s=4 if name.startswith("hangs") else 60) for name, test in VERIFIERS.items()]
+    tasks = [make_task(root, name, test=test, verifier_s=DEADLINES_S.get(name, 200)) for name, test in VERIFIERS.items()]
     (root / "no-interpreter" / "tests" / "test.sh").write_text("#!/no/such/interpreter\n")
-    with campaign(docker_host, tasks, {"sh": {"kind": "nop"}}) as ran:
+    engine = Unhurried("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
+    with campaign(docker_host, tasks, {"sh": {"kind": "nop"}}, engine=engine) as ran:
         yield ran
 
 
@@ -154,8 +193,13 @@ def test_d08_what_counts_is_read_after_the_container_is_gone(ran: Ran) -> None:
 
 
 def test_d08_a_reward_that_goes_away_again_is_no_score(ran: Ran) -> None:
-    code, _ = ran.review("takes-back")
-    assert code in ("score_changed", "score_unreadable")
+    """Seen at first and gone at last, or gone before the first look of both rounds."""
+    code, detail = ran.review("takes-back")
+    if code == "score_changed":
+        assert detail == "the reward was readable, and no longer is"
+    else:
+        assert code == "score_unreadable" and "neither reward.json nor reward.txt was written" in detail
+        assert ran.rounds("takes-back") == [("exited", 0), ("exited", 0)]
 
 
 def test_a_verifier_that_cannot_be_executed_is_reviewed(ran: Ran) -> None:
@@ -164,7 +208,7 @@ def test_a_verifier_that_cannot_be_executed_is_reviewed(ran: Ran) -> None:
     assert [exit_code for _, exit_code in ran.rounds("no-interpreter")] == [127, 127]
 
 
-def test_a_container_that_ends_under_its_verifier_is_reviewed(ran: Ran) -> None:
+def assert_named_as_lost(ran: Ran) -> None:
     """Killed with its container, or by the engine that meets the end while it still starts it; or never known to have been started."""
     code, detail = ran.review("ends-container")
     rounds = ran.rounds("ends-container")
@@ -175,6 +219,20 @@ def test_a_container_that_ends_under_its_verifier_is_reviewed(ran: Ran) -> None:
         assert code == "verifier_not_started"
         assert detail.startswith("the container ended before the verifier could start, the engine did not: exited, exit ")
         assert rounds == [("lost", None)]
+
+
+def test_a_container_that_ends_under_its_verifier_is_reviewed(ran: Ran) -> None:
+    assert_named_as_lost(ran)
+
+
+def test_a_container_whose_end_the_engine_notices_late_is_named_the_same(docker_host: str, tmp_path: Path) -> None:
+    """No second round in a dead container, and no void: the kernel's word on its first process decides."""
+    engine = Late(docker_host)
+    task = make_task(tmp_path, "ends-container", test=VERIFIERS["ends-container"], verifier_s=200)
+    with campaign(docker_host, [task], {"sh": {"kind": "nop"}}, engine=engine) as ran:
+        assert_named_as_lost(ran)
+        assert ran.rig.sql("SELECT event FROM trial_event WHERE event = 'verify_again'") == []
+    assert engine.looks == 0
 
 
 def test_every_run_of_a_verifier_has_an_end(ran: Ran) -> None:
