@@ -1,7 +1,9 @@
-"""The demo campaign: the real daemon as a process of its own, three arms on the sample tasks, on real Docker.
+"""The demo campaign: the real daemon and the real gateway as processes of their own, five arms on the sample tasks, on real Docker.
 
 Owns the demo's folder, its configuration and what is printed.  Everything else is what a user has: ``marathond`` runs it, the ledger says
-how it goes, ``marathonctl`` shows it.  A first Ctrl-C voids what runs, tears it down and leaves a ledger that the next run resumes.
+how it goes, ``marathonctl`` shows it.  Two arms drive the real codex; the model behind the gateway is the practice provider, which plays
+scripts (practice.toml): what it costs and scores says nothing about any model.  A first Ctrl-C voids what runs, tears it down and leaves
+a ledger that the next run resumes.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -21,11 +24,12 @@ from urllib.parse import urlencode
 
 from marathond.demo.base_image import BASE_IMAGE
 from marathond.demo.docker_http import Docker
-from marathond.demo.host import SetupError
+from marathond.demo.host import SetupError, need_tools
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
-TIMEOUT_S = 240.0
+TIMEOUT_S = 300.0
+PROVIDER_S = 30.0
 POLL_S = 0.25
 
 CONFIG = """\
@@ -56,6 +60,27 @@ install_check = ["test", "-r", "/opt/halfway/halfway.sh"]
 
 [arms.nop]
 kind = "nop"
+
+[arms.plain]
+kind = "codex"
+drive = "turn"
+
+[arms.goal]
+kind = "codex"
+drive = "goal"
+
+[codex]
+model = "gpt-6.2-sol"
+
+# What the agents take for their provider is a rehearsal on this host: marathond practice --script practice.toml
+[gateway.routes.main]
+base_url = "{provider}"
+key_file = "provider.key"
+
+[money.prices."gpt-6.2-sol"]
+input = 1.25
+cached_input = 0.125
+output = 10.0
 """
 
 _ENDS = """
@@ -78,13 +103,31 @@ def run(folder: Path) -> int:
     ledger = folder / "state" / "ledger.db"
     name = _campaign(ledger)
     config = folder / "marathond.toml"
-    config.write_text(CONFIG.format(name=name, samples=HERE / "samples", agents=HERE / "agents"))
-    if not ledger.exists():
-        _ctl(config, "init")
-    say(f"campaign {name}: three arms x six tasks on {os.environ.get('DOCKER_HOST', 'the default engine')}, image {BASE_IMAGE}")
-    began = time.monotonic()
+    key = folder / "provider.key"
+    key.touch(mode=0o600)
+    key.write_text("a-key-that-only-the-gateway-sees\n")
     signal.signal(signal.SIGINT, _only_once)
-    with _daemon(config, folder / "marathond.log") as process:
+    with _provider(folder / "practice.log") as provider:
+        config.write_text(CONFIG.format(name=name, samples=HERE / "samples", agents=HERE / "agents", provider=provider))
+        if not ledger.exists():
+            _ctl(config, "init")
+        _stage(config, folder)
+        return _campaign_runs(folder, config, ledger, name)
+
+
+def _stage(config: Path, folder: Path) -> None:
+    """codex, as a person would fetch it; npm is the one tool that may have to be installed for it."""
+    need_tools({"npm": "npm"}, folder / "setup.log")
+    say("staging codex (about 170 MB, once)")
+    _ctl(config, "stage")
+
+
+def _campaign_runs(folder: Path, config: Path, ledger: Path, name: str) -> int:
+    engine = os.environ.get("DOCKER_HOST", "the default engine")
+    say(f"campaign {name}: five arms x six tasks on {engine}, image {BASE_IMAGE}")
+    began = time.monotonic()
+    gateway = _process("gateway", "--wait", str(folder / "state" / "gateway"), log=folder / "gateway.log")
+    with gateway, _process("--config", str(config), log=folder / "marathond.log") as process:
         try:
             _follow(ledger, name, process, began)
             _ctl(config, "stop", "--reason", "the demo is over", check=False)
@@ -125,12 +168,10 @@ def _ctl(config: Path, *words: str, check: bool = True) -> None:
 
 
 @contextlib.contextmanager
-def _daemon(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The daemon in a process group of its own, so that Ctrl-C reaches it through us only; it ends with the block."""
+def _process(*words: str, log: Path, stdout: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """``marathond`` with ``words``, in a process group of its own, so that Ctrl-C reaches it through us only; it ends with the block."""
     with log.open("ab") as out:
-        process = subprocess.Popen(
-            [BIN / "marathond", "--config", config], stdout=out, stderr=out, stdin=subprocess.DEVNULL, process_group=0
-        )
+        process = subprocess.Popen([BIN / "marathond", *words], stdout=stdout or out, stderr=out, stdin=subprocess.DEVNULL, process_group=0)
     try:
         yield process
     finally:
@@ -141,6 +182,20 @@ def _daemon(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def _provider(log: Path) -> Iterator[str]:
+    """The practice provider, on a port that is free; its base URL."""
+    with _process("practice", "--script", str(HERE / "practice.toml"), log=log, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], PROVIDER_S)
+        words = process.stdout.readline().decode().split() if readable else []
+        if not words or not words[-1].startswith("http"):
+            raise SetupError(f"the practice provider did not begin to listen; see {log}")
+        yield words[-1]
 
 
 def _follow(ledger: Path, name: str, process: subprocess.Popen[bytes], began: float) -> None:
@@ -180,16 +235,20 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
         total, done, _ = conn.execute(_COUNTS, (name,)).fetchone()
         last = conn.execute("SELECT max(trial) FROM v_trial WHERE campaign = ?", (name,)).fetchone()[0]
         arms = conn.execute(
-            """SELECT arm, count(*) FILTER (WHERE state = 'done'), avg(reward), avg(partial) FROM v_cell WHERE campaign = ?
-               GROUP BY arm ORDER BY 3 DESC""",
+            """SELECT arm, count(*) FILTER (WHERE state = 'done'), avg(reward), avg(partial),
+                   (SELECT sum(input_tokens + output_tokens) FROM v_usage AS u WHERE u.campaign = c.campaign AND u.arm = c.arm),
+                   (SELECT sum(cost_usd) FROM v_usage AS u WHERE u.campaign = c.campaign AND u.arm = c.arm)
+               FROM v_cell AS c WHERE campaign = ? GROUP BY arm ORDER BY 3 DESC""",
             (name,),
         ).fetchall()
     left = _left_behind(ledger_id)
-    print(f"\n{'arm':<10} {'done':>4}  {'reward':>6}  {'partial':>7}")
-    for arm, cells, reward, partial in arms:
-        print(f"{arm:<10} {cells:>4}  {_number(reward):>6}  {_number(partial):>7}")
+    print(f"\n{'arm':<10} {'done':>4}  {'reward':>6}  {'partial':>7}  {'tokens':>9}  {'cost':>6}")
+    for arm, cells, reward, partial, tokens, cost in arms:
+        spent = f"{tokens or 0:>9,}  {'-' if cost is None else f'${cost:.2f}':>6}"
+        print(f"{arm:<10} {cells:>4}  {_number(reward):>6}  {_number(partial):>7}  {spent}")
+    print("plain and goal drive the real codex against scripted answers: a rehearsal, no measure of any model")
     review_words = f", {review} in review" if review else ""
-    print(f"\n3 arms x 6 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
+    print(f"\n5 arms x 6 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
     shown = os.path.relpath(config)
     print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show {last}` · `… sql "select * from v_arm"`')
     print("your own campaign: README, section 2")
