@@ -1,4 +1,4 @@
--- user_version 3, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
+-- user_version 4, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
 
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -260,6 +260,25 @@ CREATE TABLE network_seen (
     PRIMARY KEY (engine, network_id)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE notice (
+    notice_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    key          TEXT    NOT NULL CONSTRAINT notice_told_once UNIQUE,   -- of the event: finding:12, stop:3, done:1:40
+    kind         TEXT    NOT NULL,
+    message_json TEXT    NOT NULL CONSTRAINT notice_message_is_json CHECK (json_valid(message_json)),
+    at_ms        INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE notice_sending (
+    notice_id INTEGER NOT NULL REFERENCES notice,
+    channel   TEXT    NOT NULL,                  -- 'command', 'webhook'
+    tries     INTEGER NOT NULL DEFAULT 0,
+    told_at_ms INTEGER,                          -- the channel took it
+    gave_up_at_ms INTEGER,                       -- it did not, as often as is tried
+    answer    TEXT    NOT NULL DEFAULT '',       -- the last one
+    PRIMARY KEY (notice_id, channel),
+    CONSTRAINT notice_sending_ends_one_way CHECK (told_at_ms IS NULL OR gave_up_at_ms IS NULL)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE observation (
     key        TEXT    PRIMARY KEY,
     value_json TEXT    NOT NULL CONSTRAINT observation_is_json CHECK (json_valid(value_json)),
@@ -389,7 +408,7 @@ CREATE TABLE trial (
     partial       REAL,
     tests_passed  INTEGER,
     tests_total   INTEGER,
-    budget_ended  INTEGER,
+    budget_ended  INTEGER, cost_nusd INTEGER NOT NULL DEFAULT 0, priced INTEGER NOT NULL DEFAULT 0, cut INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT trial_attempt_unique_in_cell UNIQUE (cell_id, attempt),
     FOREIGN KEY (claim_id, cell_id) REFERENCES claim (claim_id, cell_id),
     FOREIGN KEY (cell_id, arm_id) REFERENCES cell (cell_id, arm_id)
@@ -510,11 +529,17 @@ CREATE INDEX model_request_held ON model_request (trial_id, held_from_mono_ms) W
 
 CREATE INDEX model_request_open ON model_request (trial_id) WHERE ended_at_ms IS NULL;
 
+CREATE INDEX model_request_unpriced ON model_request (model) WHERE cost_nusd IS NULL AND usage = 'known';
+
+CREATE INDEX model_usage_unpriced ON model_usage (model) WHERE unpriced > 0;
+
 CREATE INDEX network_lease_live ON network_lease (engine) WHERE released_at_ms IS NULL;
 
 CREATE UNIQUE INDEX network_lease_one_live_per_subnet ON network_lease (engine, subnet) WHERE released_at_ms IS NULL AND subnet IS NOT NULL;
 
 CREATE UNIQUE INDEX network_lease_one_live_per_trial ON network_lease (trial_id) WHERE released_at_ms IS NULL;
+
+CREATE INDEX notice_unsent ON notice_sending (channel) WHERE told_at_ms IS NULL AND gave_up_at_ms IS NULL;
 
 CREATE INDEX park_by_cell ON park (cell_id);
 
@@ -528,7 +553,7 @@ CREATE INDEX score_by_trial ON score (trial_id);
 
 CREATE INDEX setting_change_by_key ON setting_change (key, change_id);
 
-CREATE INDEX trial_by_arm ON trial (arm_id, state, reward, partial, tests_passed, tests_total, budget_ended);
+CREATE INDEX trial_by_arm ON trial (arm_id, state, reward, partial, tests_passed, tests_total, budget_ended, cost_nusd, priced, cut);
 
 CREATE INDEX trial_in_review ON trial (trial_id) WHERE state = 'review';
 
@@ -673,6 +698,23 @@ BEGIN SELECT RAISE(ABORT, 'ledger_identity_is_never_deleted'); END;
 CREATE TRIGGER model_request_is_never_deleted BEFORE DELETE ON model_request
 BEGIN SELECT RAISE(ABORT, 'model_request_is_never_deleted'); END;
 
+CREATE TRIGGER model_usage_is_fixed BEFORE UPDATE OF trial_id, account, model ON model_usage
+BEGIN SELECT RAISE(ABORT, 'model_usage_is_fixed'); END;
+
+CREATE TRIGGER model_usage_is_never_deleted BEFORE DELETE ON model_usage BEGIN SELECT RAISE(ABORT, 'model_usage_is_never_deleted'); END;
+
+CREATE TRIGGER model_usage_is_repeated_in_trial_i AFTER INSERT ON model_usage WHEN NEW.account <> 'gate'
+BEGIN
+    UPDATE trial SET (cost_nusd, priced, cut) = (SELECT cost_nusd, priced, cut FROM trial_cost AS u WHERE u.trial_id = NEW.trial_id)
+    WHERE trial_id = NEW.trial_id;
+END;
+
+CREATE TRIGGER model_usage_is_repeated_in_trial_u AFTER UPDATE ON model_usage WHEN NEW.account <> 'gate'
+BEGIN
+    UPDATE trial SET (cost_nusd, priced, cut) = (SELECT cost_nusd, priced, cut FROM trial_cost AS u WHERE u.trial_id = NEW.trial_id)
+    WHERE trial_id = NEW.trial_id;
+END;
+
 CREATE TRIGGER network_lease_is_fixed BEFORE UPDATE OF lease_id, engine, trial_id, subnet, network_name, leased_at_ms ON network_lease
 BEGIN SELECT RAISE(ABORT, 'network_lease_is_fixed'); END;
 
@@ -706,6 +748,17 @@ BEGIN SELECT RAISE(ABORT, 'network_lease_within_cap'); END;
 
 CREATE TRIGGER network_pool_is_never_deleted BEFORE DELETE ON network_pool
 BEGIN SELECT RAISE(ABORT, 'network_pool_is_never_deleted'); END;
+
+CREATE TRIGGER notice_is_fixed BEFORE UPDATE ON notice BEGIN SELECT RAISE(ABORT, 'notice_is_fixed'); END;
+
+CREATE TRIGGER notice_is_never_deleted BEFORE DELETE ON notice BEGIN SELECT RAISE(ABORT, 'notice_is_never_deleted'); END;
+
+CREATE TRIGGER notice_sending_ends_once BEFORE UPDATE ON notice_sending
+WHEN OLD.told_at_ms IS NOT NULL OR OLD.gave_up_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'notice_sending_ends_once'); END;
+
+CREATE TRIGGER notice_sending_is_never_deleted BEFORE DELETE ON notice_sending
+BEGIN SELECT RAISE(ABORT, 'notice_sending_is_never_deleted'); END;
 
 CREATE TRIGGER park_ends_once BEFORE UPDATE ON park WHEN OLD.ended_at_ms IS NOT NULL BEGIN SELECT RAISE(ABORT, 'park_ends_once'); END;
 
@@ -869,9 +922,16 @@ CREATE TRIGGER trial_repeats_its_score BEFORE UPDATE OF reward, partial, tests_p
      AND NEW.reward IS reward AND NEW.partial IS partial AND NEW.tests_passed IS tests_passed AND NEW.tests_total IS tests_total)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_score'); END;
 
+CREATE TRIGGER trial_repeats_its_usage BEFORE UPDATE OF cost_nusd, priced, cut ON trial WHEN NOT EXISTS
+    (SELECT 1 FROM trial_cost AS u WHERE u.trial_id = NEW.trial_id AND (u.cost_nusd, u.priced, u.cut) = (NEW.cost_nusd, NEW.priced, NEW.cut))
+BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_usage'); END;
+
 CREATE TRIGGER trial_starts_new BEFORE INSERT ON trial
 WHEN NEW.state <> 'new' OR coalesce(NEW.reward, NEW.partial, NEW.tests_passed, NEW.tests_total, NEW.budget_ended) IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'trial_starts_new'); END;
+
+CREATE TRIGGER trial_starts_unpaid BEFORE INSERT ON trial WHEN NEW.cost_nusd <> 0 OR NEW.priced <> 0 OR NEW.cut <> 0
+BEGIN SELECT RAISE(ABORT, 'trial_starts_unpaid'); END;
 
 CREATE TRIGGER trial_state_follows_events BEFORE UPDATE OF state ON trial
 WHEN NEW.state IS NOT (SELECT to_state FROM trial_event WHERE trial_id = NEW.trial_id ORDER BY seq DESC LIMIT 1)
@@ -978,6 +1038,10 @@ FROM cell
 LEFT JOIN trial AS standing ON standing.cell_id = cell.cell_id AND standing.state <> 'voided'
 LEFT JOIN claim ON claim.cell_id = cell.cell_id AND claim.released_at_ms IS NULL
 LEFT JOIN park ON park.cell_id = cell.cell_id AND park.ended_at_ms IS NULL;
+
+CREATE VIEW trial_cost AS
+SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - failed - unknown - unpriced, 0)) AS priced, sum(unknown) AS cut
+FROM model_usage WHERE account <> 'gate' GROUP BY trial_id;
 
 CREATE VIEW v_arm AS
 SELECT campaign.name AS campaign, arm.name AS arm, arm.position, arm.kind,

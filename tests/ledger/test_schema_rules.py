@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import ledgers as help
+from support.illegal_money import MONEY, plant_money
 from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memory_ledger, start_verifier, submission, task
 
 from marathond.core.lifecycle import TRANSITIONS
@@ -295,6 +296,7 @@ ILLEGAL: list[tuple[str, str]] = [
     ("agent_event_is_append_only", "UPDATE agent_event SET kind = 'other'"),
     ("agent_event_is_append_only", "DELETE FROM agent_event"),
     ("receipt_is_json", "INSERT INTO receipt VALUES ({done}, 1, 'no', 1)"),
+    *MONEY,
 ]
 
 UNREACHABLE = {
@@ -360,6 +362,7 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     names |= {"back": str(back.trial_id), "decided": str(decided.trial_id), "bare": str(bare.trial_id)}
     help.trials.facts(c, done.trial_id, [help.trials.Fact("network", "public", "task")], now_ms=T0)
     agentlog.append(c, done.trial_id, kind="thread", detail={}, mono_ms=1, now_ms=T0)
+    plant_money(c, done.trial_id)
     usage.meet_journal(c, identity="j", segment=1, byte=0, last_seq=0, now_ms=T0)
     begun = Begun(Who(done.trial_id, "agent", 1), T0, 1)
     usage.ingest(c, [(1, begun)], segment=1, byte=1, prices={}, now_ms=T0)
