@@ -5,29 +5,22 @@ Owns how the parts of this room make up the Agent port.  Must not know deadlines
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import config as files
-from marathond.agents.codex import drive, gates
+from marathond.agents.codex import drive, gates, server
 from marathond.agents.codex.client import connect
-from marathond.agents.codex.conduct import OUTPUT_NAME, STATUS_NAME, Run
+from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
-from marathond.agents.codex.reach import Reach
 from marathond.agents.projectfiles import project_files
-from marathond.core.errors import GateFailed, NotFound
+from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
 from marathond.ports.agent import HALT_S, AgentEnd, Environment, GatePassed, Receipt, RunDir
-from marathond.ports.engine import ExecSpec
-
-OUTPUT = f"/logs/agent/{OUTPUT_NAME}"
-STATUS = f"{gates.CTL}/{STATUS_NAME}"
-FORGOTTEN_POLL_S = 2.0
-"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
 
 
 class CodexAgent:
@@ -78,10 +71,7 @@ class CodexAgent:
         return [*passed, GatePassed("config", f"sha256 {digest}")]
 
     async def create(self, env: Environment) -> str | None:
-        assert env.model is not None
-        argv = gates.server_argv("marathond-agent", timer_s=env.timer_s, output=OUTPUT, status=STATUS)
-        spec = ExecSpec(argv, env=gates.server_env(env, gates.HOME, env.model), user=gates.user_of(env), cwd=env.arm.cwd)
-        return await env.engine.create_exec(env.container_id, spec)
+        return await server.create(env)
 
     async def begin(self, env: Environment, exec_id: str) -> None:
         await env.engine.start_created_exec(exec_id)
@@ -108,7 +98,7 @@ class CodexAgent:
             async def watching() -> None:
                 nonlocal end, failed
                 try:
-                    exit_code = await self._server_end(env, exec_id)
+                    exit_code = await server.exit_code(env, exec_id)
                     driver.cancel()
                     end = await run.server_ended(exit_code)
                 except Exception as error:  # noqa: BLE001 - raised again below
@@ -135,13 +125,11 @@ class CodexAgent:
         if not run.state.thread_id or "uid" not in run.state.prepared:
             return
         try:
-            client = await connect(
-                Reach(env.pid, env.start_ticks, int(run.state.prepared["uid"]), gates.SOCKET_NAME),
-                sink=run.transcript.write,
-                timeout_s=HALT_S,
-            )
+            began = time.monotonic()
+            client = await connect(run.reach(), sink=run.transcript.write, timeout_s=HALT_S)
             try:
-                await run.quiet(client)
+                said = await run.quiet(client)
+                await run.note("halted", **said, ms=int((time.monotonic() - began) * 1000))
             finally:
                 with anyio.CancelScope(shield=True):
                     await client.aclose()
@@ -158,17 +146,3 @@ class CodexAgent:
     @staticmethod
     async def _state(env: Environment) -> drive.State:
         return drive.fold((entry.kind, entry.detail) for entry in await env.log.entries())
-
-    @staticmethod
-    async def _server_end(env: Environment, exec_id: str) -> int | None:
-        """The exit code, by the engine's word; None when it has forgotten the exec and no server is seen any more."""
-        info = await env.engine.wait_exec(exec_id)
-        if info is not None:
-            return info.exit_code
-        # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
-        while True:
-            with suppress(NotFound):
-                if any("marathond-agent" in p.argv and STATUS in p.argv for p in await env.engine.processes(env.container_id)):
-                    await anyio.sleep(FORGOTTEN_POLL_S)
-                    continue
-            return None

@@ -9,6 +9,7 @@ bring either about.  Only codex's word about its turns ends a run here, or the e
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -19,11 +20,11 @@ import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import config as files
-from marathond.agents.codex import drive, gates
-from marathond.agents.codex.attach import Attached, accepted, reattach, retell, running
+from marathond.agents.codex import drive, gates, server
+from marathond.agents.codex.attach import accepted, reattach, retell, running
 from marathond.agents.codex.client import CodexClient, Event, connect
 from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
-from marathond.agents.codex.messages import GoalGet, GoalSet, TerminalsClean, TextInput, TurnInterrupt, TurnStart
+from marathond.agents.codex.messages import GoalGet, GoalIs, GoalSet, TerminalsClean, TextInput, TurnInterrupt, TurnStart
 from marathond.agents.codex.notices import (
     OnConfigWarning,
     OnGoalCleared,
@@ -52,8 +53,7 @@ RESTING_S = 60.0
 RETRY_FIRST_S, RETRY_AT_MOST_S = 0.1, 5.0
 QUIET_S = 8.0
 WARNINGS_LOGGED = 50
-SIGNALS = frozenset({129, 130, 131, 137, 143})
-"""Exit codes of a server that somebody ended: HUP, INT, QUIT, KILL, TERM."""
+GOAL_CHANGES_LOGGED = 20_000
 
 
 class Run:
@@ -68,6 +68,9 @@ class Run:
         """Items of sub-agents' threads that did something, by type."""
         self.resumed = bool(state.thread_intended or state.thread_id)
         """Whether an earlier life may have spoken to this server."""
+        self._counts: dict[str, Any] = {}
+        self._rerouted: set[tuple[str, str]] = set()
+        self._goal_changes = 0
 
     async def note(self, kind: str, **detail: Any) -> None:
         """Durable first, then part of the state."""
@@ -78,13 +81,23 @@ class Run:
 
     async def to_its_end(self) -> AgentEnd:
         """Until the run's end.  Raises GateFailed."""
+        try:
+            return await self._driven()
+        except GateFailed:
+            await self._note_counts()
+            raise
+
+    async def _driven(self) -> AgentEnd:
         began, pause_s, told = time.monotonic(), RETRY_FIRST_S, ""
         while True:
             try:
                 async with self._connected() as client:
-                    attached = await self._attach(client)
-                    pause_s, told = RETRY_FIRST_S, ""
-                    return await self._converse(client, attached)
+                    try:
+                        await self._attach(client)
+                        pause_s, told = RETRY_FIRST_S, ""
+                        return await self._converse(client)
+                    finally:
+                        self._count(client)
             except (ReachError, ConnectionLost, RequestTimeout) as error:
                 code = getattr(error, "code", "no_answer")
                 early = not (self.state.thread_id or self.state.thread_intended)
@@ -95,40 +108,54 @@ class Run:
                     await self.note("unreachable", code=code, detail=str(error)[:500])
             except (ProtocolDrift, RpcError) as error:
                 raise GateFailed("driver_failed", str(error)) from error
+            await self._note_counts()
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_AT_MOST_S)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[CodexClient]:
-        env = self.env
-        reach = Reach(env.pid, env.start_ticks, int(self.state.prepared["uid"]), gates.SOCKET_NAME)
-        client = await connect(reach, sink=self.transcript.write, timeout_s=RPC_S)
+        client = await connect(self.reach(), sink=self.transcript.write, timeout_s=RPC_S)
         try:
             yield client
         finally:
             with anyio.CancelScope(shield=True):
                 await client.aclose()
-                await self.note(
-                    "rpc_counts",
-                    requests=dict(client.counts.requests),
-                    errors=dict(client.counts.errors),
-                    notifications=dict(client.counts.notifications),
-                    unknown=dict(client.counts.unknown),
-                    refused=dict(client.counts.refused),
-                    sub_acts=dict(self.sub_acts),
-                )
 
-    async def _attach(self, client: CodexClient) -> Attached | None:
+    def reach(self) -> Reach:
+        """The way to the server; once its pid is known to nobody else who might listen there (fault c18)."""
+        env, state = self.env, self.state
+        return Reach(env.pid, env.start_ticks, int(state.prepared["uid"]), gates.SOCKET_NAME, state.server_pid)
+
+    def _count(self, client: CodexClient) -> None:
+        counts = client.counts
+        self._counts = {
+            "requests": dict(counts.requests),
+            "errors": dict(counts.errors),
+            "notifications": dict(counts.notifications),
+            "unknown": dict(counts.unknown),
+            "refused": dict(counts.refused),
+            "sub_agents": len(counts.sub_agents),
+            "sub_acts": dict(self.sub_acts),
+        }
+
+    async def _note_counts(self) -> None:
+        if self._counts:
+            counts, self._counts = self._counts, {}
+            await self.note("rpc_counts", **counts)
+
+    async def _attach(self, client: CodexClient) -> None:
         """Take over the thread if there is one, and write down what happened while nobody heard."""
+        if self.state.server_pid is None:
+            await self.note("server", pid=client.peer_pid)
         if not self.resumed:
             self.resumed = True  # by this life's next connection
-            return None
+            return
         state = self.state
         attached = await reattach(client, state.thread_id or None, goals=self.goals, timeout_s=RPC_S)
         if attached is None or attached.ready is None:
             # Nothing was ever begun in it, and an idle thread cannot be joined: another one takes its place.
             await self.note("thread_intended")
-            return None
+            return
         if not state.thread_id:
             await self.note("thread", thread_id=attached.thread_id, model=attached.ready.model, effort=attached.ready.reasoning_effort)
         self.story.thread_id = attached.thread_id
@@ -150,11 +177,10 @@ class Run:
             turn_id = await accepted(client, attached, pending.mark, PATIENCE_S)
             if turn_id is not None:
                 await self.note("turn_accepted", mark=pending.mark, turn_id=turn_id)
-        return attached
 
     # ---- the loop
 
-    async def _converse(self, client: CodexClient, attached: Attached | None) -> AgentEnd:
+    async def _converse(self, client: CodexClient) -> AgentEnd:
         while True:
             match drive.decide(self.state, self.codex):
                 case drive.StartThread():
@@ -205,23 +231,23 @@ class Run:
         start = TurnStart(thread_id=self.state.thread_id, input=[TextInput(text=text)], client_user_message_id=pending.mark)
         if pending.cause == "first" and self.goals:
             # Both leave before the first is answered: codex would ask the model for the goal alone, before it has the task.
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._set_goal_first, client)
-                begun = await client.request(start, RPC_S)
+            goal, begun = await asyncio.gather(client.request(self._goal_active(first=True), RPC_S), client.request(start, RPC_S))
+            await self._goal_answered(goal)
         else:
             begun = await client.request(start, RPC_S)
         await self.note("turn_accepted", mark=pending.mark, turn_id=begun.turn.id)
 
-    async def _set_goal_first(self, client: CodexClient) -> None:
-        await self._set_goal(client, first=True)
+    def _goal_active(self, *, first: bool) -> GoalSet:
+        thread_id, codex = self.state.thread_id, self.codex
+        if not first:
+            return GoalSet(thread_id=thread_id, status="active")
+        return GoalSet(thread_id=thread_id, status="active", objective=codex.objective, token_budget=codex.token_budget, origin="user")
 
     async def _set_goal(self, client: CodexClient, *, first: bool) -> None:
-        ask = GoalSet(thread_id=self.state.thread_id, status="active")
-        if first:
-            update = {"objective": self.codex.objective, "token_budget": self.codex.token_budget, "origin": "user"}
-            ask = ask.model_copy(update=update)
-        goal = (await client.request(ask, RPC_S)).goal
-        await self.note("goal", status=goal.status, tokens_used=goal.tokens_used)
+        await self._goal_answered(await client.request(self._goal_active(first=first), RPC_S))
+
+    async def _goal_answered(self, answer: GoalIs) -> None:
+        await self.note("goal", status=answer.goal.status, tokens_used=answer.goal.tokens_used)
 
     async def _listen(self, client: CodexClient, *, resting: bool) -> None:
         event: Event | None = None
@@ -256,7 +282,7 @@ class Run:
         state = self.state
         if state.ended is None:
             if not state.acts and not self.sub_acts and not state.evidence:
-                line = await to_thread.run_sync(self._sidecar_line)
+                line = await to_thread.run_sync(server.sidecar_line, self.env)
                 if line:
                     await self.note("stderr", line=line)
                     raise GateFailed("dead_agent", f"no command ran, and codex says: {line}")
@@ -266,18 +292,24 @@ class Run:
         if quiet:
             with anyio.move_on_after(QUIET_S), suppress(CodexError):
                 await self.quiet(client)
+        self._count(client)
+        await self._note_counts()
         return AgentEnd(None, "driver", by)
 
-    async def quiet(self, client: CodexClient) -> None:
-        """Nothing more is begun, what runs is stopped (fault c08): an interrupt alone leaves a goal active and a shell command running."""
-        thread_id = self.state.thread_id
+    async def quiet(self, client: CodexClient) -> dict[str, Any]:
+        """Nothing more is begun, what runs is stopped (fault c08): an interrupt alone leaves a goal active and a shell command running.
+
+        What codex said: the goal's status, the turn that was interrupted.
+        """
+        thread_id, goal = self.state.thread_id, ""
         if self.goals:
-            await client.request(GoalSet(thread_id=thread_id, status="paused"), RPC_S)
+            goal = (await client.request(GoalSet(thread_id=thread_id, status="paused"), RPC_S)).goal.status
         turn_id = await running(client, thread_id, RPC_S)
         if turn_id is not None:
             with suppress(RpcError):  # it ended by itself in between
                 await client.request(TurnInterrupt(thread_id=thread_id, turn_id=turn_id), RPC_S)
         await client.request(TerminalsClean(thread_id=thread_id), RPC_S)
+        return {"goal": goal, "turn": turn_id or ""}
 
     # ---- what is heard
 
@@ -289,8 +321,9 @@ class Run:
                     await self.note("warning", text=text[:1000], sidecar=bool(drive.SIDECAR_WORDS.search(text)))
             case OnItemCompleted(item=item) if event.thread_id != self.state.thread_id:
                 self.sub_acts[item.type] += drive.acts({item.type: 1})
-            case OnRerouted():
-                await self.note("rerouted", **{"from": event.body.from_model, "to": event.body.to_model})
+            case OnRerouted(from_model=asked, to_model=got) if (asked, got) not in self._rerouted:
+                self._rerouted.add((asked, got))
+                await self.note("rerouted", **{"from": asked, "to": got})
             case _:
                 pass
         if event.thread_id != self.state.thread_id:
@@ -312,7 +345,12 @@ class Run:
         status = "cleared" if goal is None else goal.status
         if not self.goals or status == self.state.goal or (goal is None and not self.state.goal_seen):
             return
-        await self.note("goal", status=status, tokens_used=0 if goal is None else goal.tokens_used)
+        self._goal_changes += 1
+        detail = {"status": status, "tokens_used": 0 if goal is None else goal.tokens_used}
+        if self._goal_changes > GOAL_CHANGES_LOGGED:  # the agent's shell can reach its control socket, and the log is no place to fill
+            self.state.apply("goal", detail)
+            return
+        await self.note("goal", **detail)
 
     async def _turn_started(self, turn_id: str) -> None:
         if turn_id not in self.state.begun or (not self.state.in_flight and turn_id not in self.state.over):
@@ -342,29 +380,11 @@ class Run:
         if turn.status == "completed" and not acts and not said:
             await self.note("silent_turn", turn_id=turn.id)
 
-    # ---- the server's own end
-
     async def server_ended(self, exit_code: int | None) -> AgentEnd:
-        """The engine says that the exec ended.
-
-        Signals cannot be told apart by their sender.  A container that is gone is the flow's to judge; the container's own timer leaves a
-        word.  Otherwise, once the agent had run a command it had the means, and what it started may have: its own end, graded as it is (a
-        void would be a free second try for whoever kills its own harness).  Before that only codex itself ran there: infrastructure.
-        """
-        said = await to_thread.run_sync(gates.tail, self.env.run_dir.logs / "agent" / OUTPUT_NAME)
-        line = said.splitlines()[-1] if said else ""
-        await self.note("server_ended", exit_code=exit_code, stderr=line[:1000])
-        info = await self.env.engine.inspect_container(self.env.container_id)
-        timer = await to_thread.run_sync(gates.tail, self.env.run_dir.ctl / STATUS_NAME, 16) == "timer"
-        acted = bool(self.state.acts or self.story.commands() or drive.acts(self.story.done()))
-        if info is None or not info.running or timer or self.state.halted or (exit_code in SIGNALS and acted):
-            return AgentEnd(exit_code, "exec")
-        raise GateFailed("driver_failed", f"codex app-server exited {exit_code}: {line or 'no output'}"[:2000])
-
-    def _sidecar_line(self) -> str:
-        said = gates.tail(self.env.run_dir.logs / "agent" / OUTPUT_NAME, 1 << 20)
-        found = (line for line in said.splitlines() if "ERROR" in line and drive.SIDECAR_WORDS.search(line))
-        return next(found, "")[:1000]
-
-
-OUTPUT_NAME, STATUS_NAME = "codex-server.txt", "exit-status"
+        """The engine says that the exec ended.  Raises GateFailed."""
+        if self.state.ended is not None:
+            return AgentEnd(None, "driver", self.state.ended)
+        line = await to_thread.run_sync(server.last_line, self.env)
+        await self.note("server_ended", exit_code=exit_code, stderr=line)
+        acted = bool(self.state.acts or drive.acts(self.story.done()))
+        return await server.ended(self.env, self.state, exit_code, acted=acted)

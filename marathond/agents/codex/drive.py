@@ -6,6 +6,7 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 
 =================  ====================================================================================================================
 ``prepared``       {uid, cwd, untrusted, config_sha256}: from the gates
+``server``         {pid}: host-side pid of the app-server, as its socket proved at the first connection
 ``thread_intended``{}: thread/start is about to be sent
 ``thread``         {thread_id, model, effort, cwd, path}: what thread/start answered, after it was compared with the arm
 ``goal_set``       {objective, token_budget}: about to be set active, together with the first turn
@@ -27,8 +28,9 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``reattached``     {running, goal, life}: another connection took over
 ``unreachable``    {code, detail}: the socket cannot be reached while the server runs
 ``server_ended``   {exit_code, stderr}: it ended by itself
-``rpc_counts``     {requests, errors, notifications, unknown, refused, sub_acts}: of one connection
+``rpc_counts``     {requests, errors, notifications, unknown, refused, sub_agents, sub_acts}: of one connection
 ``halt``           {}: the flow ends the agent (deadline, money)
+``halted``         {goal, turn, ms}: codex said yes to pause, interrupt and clean
 ``ended``          {by, why}: the driver's word
 =================  ====================================================================================================================
 
@@ -70,15 +72,15 @@ TALK = frozenset(
         "functionCallOutput",
         "plan",
         "reasoning",
-        "subAgentActivity",
         "enteredReviewMode",
         "exitedReviewMode",
         "contextCompaction",
     }
 )
 """Types of items that do nothing; every other one, known or not, is an act."""
-SIDECAR_WORDS = re.compile(r"code[-_ ]mode", re.IGNORECASE)
+SIDECAR_WORDS = re.compile(r"code[-_ ]mode[-_ ](host|session)", re.IGNORECASE)
 """In a warning or an ERROR line: codex cannot reach what runs its tools."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class State:
     halted: bool = False
     ended: EndedBy | None = None
     prepared: dict[str, Any] = field(default_factory=dict)
+    server_pid: int | None = None
 
     @property
     def turns(self) -> int:
@@ -146,6 +149,8 @@ class State:
         match kind:
             case "prepared":
                 self.prepared = dict(detail)
+            case "server":
+                self.server_pid = detail["pid"]
             case "thread_intended":
                 self.thread_intended = True
                 self.thread_id = ""
@@ -372,6 +377,11 @@ def error_word(info: Any) -> str:
         status = value.get("httpStatusCode") if isinstance(value, Mapping) else None
         return f"{key} {status}" if status is not None else str(key)
     return ""
+
+
+def plain(line: str) -> str:
+    """A line of codex's log without its colours."""
+    return _COLOURS.sub("", line).strip()
 
 
 def acts(done: Mapping[str, int]) -> int:

@@ -1,0 +1,92 @@
+"""The app-server as a process: what it is started with, what it leaves, and what its own end means.
+
+Owns the names of its files and the judgement of an end that nobody asked for.  Must not know turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from marathond.agents.codex import drive, gates
+from marathond.core.errors import EngineTimeout, EngineUnreachable, GateFailed, NotFound
+from marathond.ports.agent import AgentEnd, Environment
+from marathond.ports.engine import ExecSpec
+
+NAME, OUTPUT_NAME, STATUS_NAME = "marathond-agent", "codex-server.txt", "exit-status"
+OUTPUT, STATUS = f"/logs/agent/{OUTPUT_NAME}", f"{gates.CTL}/{STATUS_NAME}"
+SIGNALS = frozenset({129, 130, 131, 137, 143})
+"""Exit codes of a server that somebody ended: HUP, INT, QUIT, KILL, TERM."""
+ENGINE_PAUSE_S = 1.0
+FORGOTTEN_POLL_S = 2.0
+"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
+SEARCHED_BYTES = 1 << 20
+
+Answer = TypeVar("Answer")
+
+
+async def create(env: Environment) -> str:
+    """The exec of the agent's server, not started."""
+    assert env.model is not None, "a codex arm is started with a way to the model"
+    argv = gates.server_argv(NAME, timer_s=env.timer_s, output=OUTPUT, status=STATUS)
+    spec = ExecSpec(argv, env=gates.server_env(env, gates.HOME, env.model), user=gates.user_of(env), cwd=env.arm.cwd)
+    return await env.engine.create_exec(env.container_id, spec)
+
+
+async def exit_code(env: Environment, exec_id: str) -> int | None:
+    """When it ended, by the engine's word; None when that has forgotten the exec and no server is seen any more.  Unbounded."""
+    info = await env.engine.wait_exec(exec_id)
+    if info is not None:
+        return info.exit_code
+    # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
+    while True:
+        with suppress(NotFound):
+            processes = await patiently(lambda: env.engine.processes(env.container_id))
+            if any(NAME in process.argv and STATUS in process.argv for process in processes):
+                await anyio.sleep(FORGOTTEN_POLL_S)
+                continue
+        return None
+
+
+async def ended(env: Environment, state: drive.State, exit_code: int | None, *, acted: bool) -> AgentEnd:
+    """What it means that the exec ended although nobody here ended it.
+
+    Signals cannot be told apart by their sender.  A container that is gone is the flow's to judge; the container's own timer leaves a word.
+    Otherwise, once the agent had run a command, it had the means, and so had what it started: its own end, graded as it is (a void would be
+    a free second try for whoever kills its own harness).  Before that only codex itself ran there: infrastructure.
+
+    :param acted: whether an item did something, heard in this life or written down before.
+    :raises GateFailed: ``driver_failed`` with the server's last line.
+    """
+    line = await to_thread.run_sync(last_line, env)
+    info = await patiently(lambda: env.engine.inspect_container(env.container_id))
+    timer = await to_thread.run_sync(gates.tail, env.run_dir.ctl / STATUS_NAME, 16) == "timer"
+    if info is None or not info.running or timer or state.halted or (exit_code in SIGNALS and acted):
+        return AgentEnd(exit_code, "exec")
+    raise GateFailed("driver_failed", f"codex app-server exited {exit_code}: {line or 'no output'}"[:2000])
+
+
+def last_line(env: Environment) -> str:
+    """Of the server's output."""
+    said = gates.tail(env.run_dir.logs / "agent" / OUTPUT_NAME)
+    return said.splitlines()[-1][:1000] if said else ""
+
+
+def sidecar_line(env: Environment) -> str:
+    """The first ERROR line that speaks of the sidecar; empty when there is none."""
+    said = gates.tail(env.run_dir.logs / "agent" / OUTPUT_NAME, SEARCHED_BYTES)
+    found = (line for line in said.splitlines() if "ERROR" in line and drive.SIDECAR_WORDS.search(line))
+    return drive.plain(next(found, ""))[:1000]
+
+
+async def patiently(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask an engine that is away until it answers: its silence is no end of the agent."""
+    while True:
+        try:
+            return await call()
+        except (EngineTimeout, EngineUnreachable):
+            await anyio.sleep(ENGINE_PAUSE_S)
