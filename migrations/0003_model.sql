@@ -73,7 +73,7 @@ CREATE TABLE model_usage (
     account         TEXT    NOT NULL,
     model           TEXT    NOT NULL,            -- as the provider answered; '' where it did not say
     requests        INTEGER NOT NULL DEFAULT 0,
-    failed          INTEGER NOT NULL DEFAULT 0,  -- requests without usage: refused, given up, answered with an error
+    failed          INTEGER NOT NULL DEFAULT 0,  -- requests that got no whole answer, or one with an error
     unknown         INTEGER NOT NULL DEFAULT 0,  -- requests whose usage is unknown
     input_tokens    INTEGER NOT NULL DEFAULT 0,
     cached_tokens   INTEGER NOT NULL DEFAULT 0,

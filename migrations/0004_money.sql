@@ -8,7 +8,7 @@ ALTER TABLE trial ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
 DROP INDEX trial_by_arm;
 CREATE INDEX trial_by_arm ON trial (arm_id, state, reward, partial, tests_passed, tests_total, budget_ended, cost_nusd, priced, cut);
 CREATE VIEW trial_cost AS
-SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - failed - unknown - unpriced, 0)) AS priced, sum(unknown) AS cut
+SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - max(failed, unknown) - unpriced, 0)) AS priced, sum(unknown) AS cut
 FROM model_usage WHERE account <> 'gate' GROUP BY trial_id;
 CREATE TRIGGER trial_starts_unpaid BEFORE INSERT ON trial WHEN NEW.cost_nusd <> 0 OR NEW.priced <> 0 OR NEW.cut <> 0
 BEGIN SELECT RAISE(ABORT, 'trial_starts_unpaid'); END;

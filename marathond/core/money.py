@@ -241,10 +241,14 @@ class Till:
         self._promised = 0 if purse is None else purse.promised_nusd
         self._begun: set[int] = set()
 
+    def is_new(self, block_id: int) -> bool:
+        """Whether the block has not begun, neither before this walk nor in it."""
+        return self._purse is not None and block_id in self._purse.blocks and block_id not in self._begun
+
     def lacks(self, block_id: int) -> str | None:
         """Why the block must not begin, or None: it may, or has begun."""
         purse = self._purse
-        if purse is None or block_id not in purse.blocks or block_id in self._begun:
+        if purse is None or not self.is_new(block_id):
             return None
         cost = purse.blocks[block_id]
         if cost is None:
@@ -256,7 +260,7 @@ class Till:
 
     def take(self, block_id: int) -> None:
         """A cell of the block is admitted."""
-        if self._purse is not None and block_id in self._purse.blocks and block_id not in self._begun:
+        if self._purse is not None and self.is_new(block_id):
             self._begun.add(block_id)
             self._promised += self._purse.blocks[block_id] or 0
 

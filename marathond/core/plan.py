@@ -6,6 +6,9 @@ Order is given (core/order.py, stored as ``cell.ordinal``); this module only wal
 The rule: walk the open cells in order and admit while everything fits.  The first cell that does not fit ends the walk, so that a
 large task is never starved by small ones behind it, with one exception that harms nobody: a cell that waits only for a network lets
 later cells of tasks without network pass, since they take nothing that it waits for.
+
+Money is counted by whole blocks (core/money.py): once a new block does not fit below the campaign's cap, no new one begins in this walk,
+not even a cheaper one, and cells of blocks that have begun pass.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+
+from marathond.core.money import Purse, Till
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,7 @@ class OpenCell:
     cpus: float | None
     memory_mb: int | None
     needs_network: bool
+    block_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +51,17 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the ledger says at one instant.  ``open_cells`` holds the first of ``open_total`` cells."""
+    """What the ledger says at one instant.
+
+    ``open_cells`` holds the first of ``open_total`` cells; with a cap also those, behind them, of blocks that have begun.
+    """
 
     open_cells: tuple[OpenCell, ...]
     open_total: int
     holdings: tuple[Holding, ...]
     live_leases: int
     stops: tuple[Stop, ...] = ()
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,8 @@ def _closed(snapshot: Snapshot, host: Host, now_ms: int) -> Waiting | None:
         return Waiting("ENGINE", snapshot.open_total, f"ENGINE ({host.engine_down})")
     if host.disk_low:
         return Waiting("DISK", snapshot.open_total, f"DISK {host.disk_low}")
+    if snapshot.purse is not None and snapshot.purse.unknown:
+        return Waiting("MONEY", snapshot.open_total, f"MONEY unknown ({snapshot.purse.unknown})")
     return None
 
 
@@ -123,6 +135,7 @@ class _Room:
         self.mb = None if host.memory_mb is None else int(host.memory_mb * limits.memory_overcommit) - limits.reserve_memory_mb
         self.networks = host.networks_free
         self.held = len(snapshot.holdings)
+        self.till = Till(snapshot.purse)
 
     def _cpus(self, declared: float | None) -> float:
         return self.limits.undeclared_cpus if declared is None else declared
@@ -132,6 +145,8 @@ class _Room:
 
     def lacks(self, cell: OpenCell, ready: Collection[int]) -> tuple[str, str] | None:
         """Code and text of the first thing that is missing for ``cell``, or None when it fits."""
+        if (money := self.till.lacks(cell.block_id)) is not None:
+            return "MONEY", money
         if self.slots <= 0:
             return "CONCURRENCY", f"CONCURRENCY {self.held}/{self.limits.concurrency}"
         if cell.task_id not in ready:
@@ -151,6 +166,7 @@ class _Room:
         return None
 
     def take(self, cell: OpenCell) -> None:
+        self.till.take(cell.block_id)
         self.slots -= 1
         self.held += 1
         self.used_cpus += self._cpus(cell.cpus)
@@ -171,8 +187,11 @@ def plan(snapshot: Snapshot, limits: Limits, host: Host, *, ready_tasks: Collect
     room = _Room(snapshot, limits, host)
     admitted: list[OpenCell] = []
     reasons: Counter[tuple[str, str]] = Counter()
-    passing_network = False
+    passing_network = passing_money = False
     for cell in snapshot.open_cells:
+        if passing_money and room.till.is_new(cell.block_id):
+            reasons[next(key for key in reasons if key[0] == "MONEY")] += 1
+            continue
         if passing_network and cell.needs_network:
             reasons[next(key for key in reasons if key[0] == "NETPOOL")] += 1
             continue
@@ -184,6 +203,8 @@ def plan(snapshot: Snapshot, limits: Limits, host: Host, *, ready_tasks: Collect
         reasons[lack] += 1
         if lack[0] == "NETPOOL":
             passing_network = True
+        elif lack[0] == "MONEY":
+            passing_money = True
         elif lack[0] != "IMAGE":
             break
     explained = sum(reasons.values())

@@ -202,7 +202,7 @@ CREATE TABLE model_usage (
     account         TEXT    NOT NULL,
     model           TEXT    NOT NULL,            -- as the provider answered; '' where it did not say
     requests        INTEGER NOT NULL DEFAULT 0,
-    failed          INTEGER NOT NULL DEFAULT 0,  -- requests without usage: refused, given up, answered with an error
+    failed          INTEGER NOT NULL DEFAULT 0,  -- requests that got no whole answer, or one with an error
     unknown         INTEGER NOT NULL DEFAULT 0,  -- requests whose usage is unknown
     input_tokens    INTEGER NOT NULL DEFAULT 0,
     cached_tokens   INTEGER NOT NULL DEFAULT 0,
@@ -1040,7 +1040,7 @@ LEFT JOIN claim ON claim.cell_id = cell.cell_id AND claim.released_at_ms IS NULL
 LEFT JOIN park ON park.cell_id = cell.cell_id AND park.ended_at_ms IS NULL;
 
 CREATE VIEW trial_cost AS
-SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - failed - unknown - unpriced, 0)) AS priced, sum(unknown) AS cut
+SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - max(failed, unknown) - unpriced, 0)) AS priced, sum(unknown) AS cut
 FROM model_usage WHERE account <> 'gate' GROUP BY trial_id;
 
 CREATE VIEW v_arm AS

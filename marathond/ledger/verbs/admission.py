@@ -10,8 +10,10 @@ import sqlite3
 from dataclasses import dataclass
 
 from marathond.core.model import trial_label
-from marathond.core.plan import Holding, OpenCell, Snapshot, Stop
+from marathond.core.money import Rules
+from marathond.core.plan import Holding, Snapshot, Stop
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
+from marathond.ledger.verbs.money import begun_cells, open_cell, purse
 from marathond.ledger.verbs.parks import park_cell, park_task
 from marathond.ledger.verbs.sql import NEWEST_RUN, scalar
 from marathond.ledger.verbs.stops import StopRow, stops
@@ -35,26 +37,34 @@ class Admitted:
 # Walks the planned order until the limit is reached.  The three IS NULL follow from 'open'; said here, they spare the further look-ups
 # of a cell that is done.
 _OPEN_CELLS = """
-SELECT cell_state.cell_id, cell_state.task_id, cpus, memory_mb, needs_network FROM cell_state JOIN task USING (task_id)
+SELECT cell_state.cell_id, cell_state.task_id, cpus, memory_mb, needs_network, block_id, ordinal FROM cell_state JOIN task USING (task_id)
 WHERE cell_state.campaign_id = ? AND state = 'open'
     AND cell_state.trial_id IS NULL AND claim_id IS NULL AND park_id IS NULL ORDER BY ordinal LIMIT ?"""
+
+NO_MONEY = Rules()
 
 _HOLDINGS = """
 SELECT cpus, memory_mb FROM claim JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE released_at_ms IS NULL"""
 
 
-def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int) -> Snapshot:
+def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int, money: Rules = NO_MONEY) -> Snapshot:
     """One consistent look for core.plan.
 
     ``holdings`` are the live claims of all campaigns of this ledger; ``live_leases`` those of ``engine``, leaked ones included.
     """
-    cells = c.execute(_OPEN_CELLS, (campaign_id, limit)).fetchall()
+    rows = c.execute(_OPEN_CELLS, (campaign_id, limit)).fetchall()
+    cells = [open_cell(row) for row in rows]
+    total = open_total(c, campaign_id) if len(cells) == limit else len(cells)
+    if money.campaign_cap_nusd is not None and len(cells) < total:
+        # When the cap stops new blocks, those that have begun go on: an order that goes arm by arm has their other cells far behind.
+        cells += begun_cells(c, campaign_id, after=rows[-1]["ordinal"], most=limit)
     return Snapshot(
-        open_cells=tuple(OpenCell(r["cell_id"], r["task_id"], r["cpus"], r["memory_mb"], bool(r["needs_network"])) for r in cells),
-        open_total=open_total(c, campaign_id) if len(cells) == limit else len(cells),
+        open_cells=tuple(cells),
+        open_total=total,
         holdings=tuple(Holding(row["cpus"], row["memory_mb"]) for row in c.execute(_HOLDINGS).fetchall()),
         live_leases=scalar(c, "SELECT count(*) FROM network_lease WHERE engine = ? AND released_at_ms IS NULL", (engine,)),
         stops=tuple(Stop(row.kind, row.detail, row.until_ms) for row in stops(c)),
+        purse=purse(c, campaign_id, money, cells),
     )
 
 

@@ -264,5 +264,12 @@ def held_ms(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int) -> int:
 
 
 def cost_nusd(c: sqlite3.Connection, trial_id: int) -> int:
-    """Nano-dollars that the trial's agent has cost so far, as far as prices and usage are known."""
-    return int(scalar(c, "SELECT coalesce(sum(cost_nusd), 0) FROM model_usage WHERE trial_id = ? AND account = 'agent'", (trial_id,)))
+    """Nano-dollars that the trial's agent has cost so far.  Requests of unknown usage or price are taken to be like its others."""
+    row = one(
+        c,
+        """SELECT sum(cost_nusd), sum(max(requests - max(failed, unknown) - unpriced, 0)), sum(unknown + unpriced) FROM model_usage
+           WHERE trial_id = ? AND account = 'agent'""",
+        (trial_id,),
+    )
+    known, priced, unknown = (int(value or 0) for value in must(row, "sum"))
+    return known + unknown * known // max(priced, 1)
