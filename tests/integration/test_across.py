@@ -79,11 +79,11 @@ async def test_b02_other_peoples_ipv6_networks_disturb_nobody(docker_host: str, 
 async def test_f02_a_trial_of_the_last_campaign_is_finished_by_its_own_rules_and_lands_in_its_own_folder(
     docker_host: str, tmp_path: Path
 ) -> None:
-    task = make_task(tmp_path, "t", agent_s=60)
+    task = make_task(tmp_path, "t", agent_s=1000)
     wait = {"kind": "command", "argv": ["sh", "-c", "while [ ! -e /logs/artifacts/go ]; do sleep 0.1; done"]}
     rig = Rig(docker_host, tasks=[task], arms={"old": wait})
     async with rig:
-        await rig.until("SELECT count(*) FROM trial WHERE state = 'running'")
+        await rig.agent_runs()
         await rig.kill()
         text = rig.config.read_text().replace('name = "test"', 'name = "next"').replace("[arms.old]", "[arms.new]")
         rig.config.write_text(text.replace("[arms.new]", "[limits]\nverifier_timeout_multiplier = 7.0\n[arms.new]", 1))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import anyio
 import pytest
 
-from marathond.ports.engine import LABEL_LEDGER
+from tests.support.outcome import assert_nothing_left, wait_for
 from tests.support.rig import Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
@@ -25,20 +24,13 @@ async def test_every_cell_is_scored_and_nothing_is_left(docker_host: str, tmp_pa
         await rig.until_done()
         rows = rig.sql("SELECT arm, count(*), sum(reward) FROM v_cell WHERE state = 'done' GROUP BY arm ORDER BY arm")
         assert rows == [("nop", 4, 0.0), ("oracle", 4, 4.0), ("sh", 4, 4.0)]
-        assert rig.sql("SELECT code FROM finding WHERE closed_at_ms IS NULL") == []
-        engine = rig.daemon.engine if rig.daemon else None
-        assert engine is not None
-        assert await engine.list_containers({LABEL_LEDGER: rig.ledger_id}) == []
-        assert [n for n in await engine.list_networks() if n.labels.get(LABEL_LEDGER) == rig.ledger_id] == []
-        assert rig.one("SELECT count(*) FROM network_lease WHERE released_at_ms IS NULL") == 0
+        await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
+        assert rig.daemon is not None
+        await assert_nothing_left(rig, rig.daemon.engine)
         result = json.loads((rig.root / "out" / "test" / "result.json").read_text())
         assert result["stats"]["n_completed_trials"] == 12
         folders = sorted(p.name for p in (rig.root / "out" / "test").iterdir() if p.is_dir())
         assert len(folders) == 12
         assert (rig.root / "out" / "test" / folders[0] / "verifier" / "reward.txt").exists()
         # Removed after the ledger's word that the copy is there, never before it.
-        with anyio.fail_after(10):
-            while True:
-                if not list((rig.root / "state" / "r").iterdir()):
-                    break
-                await anyio.sleep(0.02)
+        await wait_for(lambda: not list((rig.root / "state" / "r").iterdir()))

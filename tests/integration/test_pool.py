@@ -13,7 +13,7 @@ from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import NetworkInfo
 from tests.support.private_engine import PrivateEngine
 from tests.support.process_rig import ProcessRig
-from tests.support.rig import Rig, make_task
+from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -39,10 +39,10 @@ def most_at_once(rig: Rig) -> int:
     return most
 
 
-def assert_all_scored(rig: Rig, cells: int) -> None:
+async def assert_all_scored(rig: Rig, cells: int) -> None:
     assert rig.sql("SELECT count(*), sum(state = 'scored') FROM trial") == [(cells, cells)], rig.story()
     assert rig.sql("SELECT code, reason FROM void") == []
-    assert rig.one("SELECT count(*) FROM network_lease WHERE released_at_ms IS NULL") == 0
+    await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
 
 
 async def test_b01_eight_cells_two_explicit_networks(docker_host: str, tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ async def test_b01_eight_cells_two_explicit_networks(docker_host: str, tmp_path:
     async with Rig(docker_host, tasks=two_tasks(tmp_path), arms=ARMS, replicates=2, overrides=overrides) as rig:
         await rig.until("SELECT value_json LIKE '%NETPOOL 2/2%' FROM observation WHERE key = 'waiting'")
         await rig.until_done()
-        assert_all_scored(rig, 8)
+        await assert_all_scored(rig, 8)
         assert most_at_once(rig) == 2
 
 
 async def test_b01_eight_cells_in_a_pool_that_others_use(own_engine: PrivateEngine, tmp_path: Path) -> None:
     """Four entries: docker0 holds one, somebody holds one for good and takes another now and then, faster than we can count."""
     overrides = {"network.mode": "auto", "network.margin": 0, "admission.concurrency": 8}
-    rival = DockerEngine("rival", own_engine.url)
+    rival = DockerEngine("rival", own_engine.url, call_timeout_s=CALL_TIMEOUT_S)
     await rival.create_network("kept", FOREIGN, None)
     grabbed, enough = 0, anyio.Event()
 
@@ -81,7 +81,7 @@ async def test_b01_eight_cells_in_a_pool_that_others_use(own_engine: PrivateEngi
                 await rig.until("SELECT count(*) >= 3 FROM trial WHERE state = 'scored'")
                 enough.set()
             await rig.until_done()
-            assert_all_scored(rig, 8)
+            await assert_all_scored(rig, 8)
             assert most_at_once(rig) == 2
             assert rig.one("SELECT total FROM network_pool") == 4
     finally:
@@ -112,7 +112,7 @@ class Rivalled(DockerEngine):
     """
 
     def __init__(self, url: str, times: int) -> None:
-        super().__init__("local", url)
+        super().__init__("local", url, call_timeout_s=CALL_TIMEOUT_S)
         self.times, self.taken = times, dict[str, str]()
         self._refused, self._looked = Pair(), Pair()
 
@@ -139,7 +139,7 @@ async def test_b02_a_rival_that_takes_our_next_subnets_costs_waiting_only(docker
         arms = {"a": ARMS["a"]}
         async with Rig(docker_host, tasks=two_tasks(tmp_path), arms=arms, replicates=3, engine=engine) as rig:
             await rig.until_done()
-            assert_all_scored(rig, 6)
+            await assert_all_scored(rig, 6)
             assert {row[0] for row in rig.sql("SELECT subnet FROM subnet_quarantine")} == set(engine.taken)
             swapped = rig.sql("SELECT subnet, released_because FROM network_lease WHERE network_id IS NULL")
             assert sorted(swapped) == sorted((subnet, "never_created") for subnet in engine.taken)
@@ -160,7 +160,7 @@ async def test_b02_what_the_host_and_others_use_is_never_handed_out(own_engine: 
     await anyio.run_process([*ip, "set", "vpn0", "up"])
     await anyio.run_process([*own_engine.ip_command, "addr", "add", "198.19.0.5/32", "dev", "vpn0"])
     await anyio.run_process([*own_engine.ip_command, "route", "add", "198.19.0.24/29", "dev", "vpn0"])
-    rival = DockerEngine("rival", own_engine.url)
+    rival = DockerEngine("rival", own_engine.url, call_timeout_s=CALL_TIMEOUT_S)
     network_id = await rival.create_network("third", FOREIGN, "198.19.0.32/28")
     overrides = {"network.range": "198.19.0.0/26", "network.cap": 4, "admission.concurrency": 2}
     enter, tasks = own_engine.ip_command[:-1], two_tasks(tmp_path)
@@ -168,12 +168,13 @@ async def test_b02_what_the_host_and_others_use_is_never_handed_out(own_engine: 
         async with ProcessRig(own_engine.url, prefix=enter, tasks=tasks, arms={"a": ARMS["a"]}, overrides=overrides) as rig:
             await rig.until("SELECT count(*) FROM finding WHERE code = 'subnets_exhausted'")
             await rig.until_done()
-            assert_all_scored(rig, 2)
+            await assert_all_scored(rig, 2)
             assert rig.sql("SELECT DISTINCT subnet FROM network_lease") == [("198.19.0.48/28",)]
             assert most_at_once(rig) == 1
             assert rig.sql("SELECT * FROM subnet_quarantine") == []
             await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'subnets_exhausted' AND closed_at_ms IS NULL")
             # What of the host lies across the range is named; somebody's network of the same engine is not the host's.
+            await rig.until("SELECT count(*) = 1 FROM finding WHERE closed_at_ms IS NULL")
             (conflict,) = rig.sql("SELECT code, subject, detail FROM finding WHERE closed_at_ms IS NULL")
             assert conflict[:2] == ("network_range_conflict", "198.19.0.0/26")
             assert "route 198.19.0.24/29 dev vpn0" in conflict[2] and "interface vpn0 198.19.0.5/32" in conflict[2]

@@ -31,14 +31,14 @@ async def test_another_engine_under_the_same_name_is_refused_while_a_trial_runs(
     if not docker_host.startswith("unix://"):
         pytest.skip("the engine has no socket to give another name")
     async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
-        await rig.until("SELECT state = 'running' FROM trial")
+        await rig.agent_runs()
         assert rig.one("SELECT url FROM network_pool") == docker_host
         rig.strike(signal.SIGTERM)
         assert await rig.ended() == 0
         other = f"unix://{rig.root}/other.sock"
         rewrite(rig, docker_host, other)
         refused = rig.popen(stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        _, said = await to_thread.run_sync(refused.communicate, None, 60)
+        _, said = await to_thread.run_sync(refused.communicate, None, 240)
         assert refused.returncode == 78, said
         (line,) = [line for line in said.decode().splitlines() if line.startswith("marathond: ")]
         assert docker_host in line and other in line

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
-from tests.support.rig import Rig, make_task
+from tests.support.outcome import wait_for
+from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 NOP = {"kind": "nop"}
@@ -28,7 +29,7 @@ class HoldsSecondUpload(DockerEngine):
 
 async def test_d02_killed_between_the_word_and_the_second_round_it_is_run_all_the_same(docker_host: str, tmp_path: Path) -> None:
     silent = make_task(tmp_path, "silent", test="true\n")
-    engine = HoldsSecondUpload("local", docker_host)
+    engine = HoldsSecondUpload("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     try:
         async with Rig(docker_host, tasks=[silent], arms={"nop": NOP}, engine=engine) as rig:
             await rig.until("SELECT count(*) FROM trial_event WHERE event = 'verify_again'")
@@ -45,9 +46,11 @@ async def test_d02_killed_between_the_word_and_the_second_round_it_is_run_all_th
 
 
 async def test_d10_a_verifier_that_ended_in_time_while_nobody_watched_is_no_deadline(docker_host: str, tmp_path: Path) -> None:
-    quick = make_task(tmp_path, "quick", test="sleep 1\necho 1 >/logs/verifier/reward.txt\n", verifier_s=2.0)
+    """It began, and had plenty of time left, when the daemon was killed."""
+    test = "touch /logs/artifacts/began; sleep 1\necho 1 >/logs/verifier/reward.txt\n"
+    quick = make_task(tmp_path, "quick", test=test, verifier_s=12.0)
     async with Rig(docker_host, tasks=[quick], arms={"nop": NOP}) as rig:
-        await rig.until("SELECT count(*) FROM verification")
+        await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
         await rig.kill()
         limit_ms, started_ms = rig.one("SELECT limit_ms, started_mono_ms FROM verification")
         await anyio.sleep_until((started_ms + limit_ms) / 1000 + 0.5)  # the same monotonic clock; nobody is there meanwhile
@@ -67,7 +70,10 @@ async def test_b14_an_image_that_was_removed_is_built_again_and_parks_nobody(doc
         await rig.until("SELECT count(*) FROM score")
         assert rig.daemon is not None and rig.daemon.world is not None
         image = next(iter(rig.daemon.world.images.values()))
-        await rig.daemon.engine.remove_image(image.tags[0])
+        named = await rig.daemon.engine.inspect_image(image.id)
+        assert named is not None and named.tags
+        for tag in named.tags:
+            await rig.daemon.engine.remove_image(tag)
         await rig.until_done()
         assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 3
         assert set(rig.sql("SELECT DISTINCT code FROM void")) <= {("image_gone",), ("container_failed",)}
