@@ -17,6 +17,7 @@ from marathond.agents.codex import drive, gates, server
 from marathond.agents.codex.client import connect
 from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
+from marathond.agents.codex.gates import Place
 from marathond.agents.projectfiles import project_files
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
@@ -41,7 +42,6 @@ class CodexAgent:
 
     async def gates(self, env: Environment) -> Sequence[GatePassed]:
         """See :mod:`marathond.agents.codex.gates`.  Raises GateFailed."""
-        codex = gates.codex_of(env)
         if env.model is None or env.gate_model is None:
             raise GateFailed("gateway_failed", "a codex arm needs a way to the model, and one for its gates")
         place = await gates.survey(env)
@@ -52,8 +52,16 @@ class CodexAgent:
             await gates.sidecar(env),
         ]
         passed += await gates.scripted_turn(env, place)
+        return [*passed, await self.prepare(env, place)]
+
+    @staticmethod
+    async def prepare(env: Environment, place: Place) -> GatePassed:
+        """Write the agent's config.toml, and down what later lives need of all this."""
+        assert env.model is not None
+        codex = gates.codex_of(env)
         text = files.to_toml(files.config(codex, env.model.base_url, place.untrusted))
         try:
+            await to_thread.run_sync(gates.socket_folder, env.run_dir.ctl)
             await to_thread.run_sync(gates.write_home, env.run_dir.home, text)
         except OSError as error:
             raise GateFailed("run_dir_lost", str(error)) from error
@@ -68,7 +76,7 @@ class CodexAgent:
                 "config_sha256": digest,
             },
         )
-        return [*passed, GatePassed("config", f"sha256 {digest}")]
+        return GatePassed("config", f"sha256 {digest}")
 
     async def create(self, env: Environment) -> str | None:
         return await server.create(env)

@@ -66,6 +66,7 @@ SANDBOX = "dangerFullAccess"
 # Pure shell: an image need not have `id` or `git`.
 SURVEY = r"""
 while read -r key real uid rest; do [ "$key" = Uid: ] && echo "uid $uid" && break; done </proc/self/status
+cd "$PWD" || exit 1
 echo "logical $PWD"
 up=$(pwd -P) || exit 1
 echo "cwd $up"
