@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from marathond.cli.output import Screen
+from marathond.cli.plan import make_plan, show
 from marathond.core.errors import ConfigError
 from marathond.service.settings import Settings, load
 from marathond.service.treatment import campaign_treatment, canonical_json, treatment_hash
+from marathond.tasks.harbor import read_task
+from tests.support.rig import make_task
 
 CONFIG = '[campaign]\nname = "c"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n[network]\nruntime_proxy = '
 
@@ -53,3 +57,15 @@ def test_the_proxy_is_treatment_its_password_is_not(tmp_path: Path) -> None:
     assert len({treatment_hash(made) for made in (plain, first, other)}) == 3
     assert "pass-word" not in canonical_json(first)
     assert "runtime_proxy" not in plain  # campaigns from before the knob keep their hash
+
+
+def test_plan_discloses_it_with_the_number_of_tasks_and_without_the_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [make_task(tmp_path / "tasks", name, network=network) for name, network in (("open", "public"), ("closed", "no-network"))]
+    tasks = [read_task(path) for path in made]
+    for table, said in (('{ HTTP_PROXY = "http://user:pass-word@p:1" }', True), ("{}", False)):
+        plan = make_plan(read(tmp_path, table), tasks, "unknown: not asked")
+        show(plan, Screen(), all_cells=False)
+        errors = capsys.readouterr().err
+        line = "disclosure: network.runtime_proxy: containers of 1 task with a network get HTTP_PROXY=http://***@p:1"
+        assert (line in errors.splitlines()) is said
+        assert plan.disclosures == ((line.removeprefix("disclosure: "),) if said else ())
