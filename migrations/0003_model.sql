@@ -88,6 +88,18 @@ CREATE TABLE model_usage (
     PRIMARY KEY (trial_id, account, model)
 ) STRICT, WITHOUT ROWID;
 
+-- How the requests of a trial ended, by what was asked and answered: few rows, from which arms are compared (faults a02, a16).
+CREATE TABLE model_outcome (
+    trial_id    INTEGER NOT NULL REFERENCES trial,
+    account     TEXT    NOT NULL,
+    model_asked TEXT    NOT NULL,                -- '': it could not be read
+    model       TEXT    NOT NULL,                -- '': none answered
+    status      INTEGER NOT NULL,                -- as the client saw it; 0: no answer
+    error_type  TEXT    NOT NULL,                -- '': none
+    requests    INTEGER NOT NULL,
+    PRIMARY KEY (trial_id, account, model_asked, model, status, error_type)
+) STRICT, WITHOUT ROWID;
+
 -- What the driver did and saw, in its own order: threads, turns, goal changes with their cause, retries, warnings.  A new daemon goes on
 -- from here, so an intention is written before it is acted on.
 CREATE TABLE agent_event (

@@ -15,6 +15,7 @@ import anyio
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
 from marathond.cli.parks import ArmPark, arm_parks
 from marathond.core.errors import EngineError, EngineTimeout
+from marathond.core.judge import seen_by_tasks
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
 from marathond.core.order import CellKey, order_cells
@@ -88,7 +89,8 @@ def read_tasks(settings: Settings, environ: Mapping[str, str]) -> list[Task | Un
 
     :raises ConfigError: as a submission would.
     """
-    return [read_task(path, environ) for path in task_folders(settings)]
+    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
+    return [read_task(path, seen) for path in task_folders(settings)]
 
 
 def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: EngineSeen | str) -> CampaignPlan:

@@ -15,6 +15,7 @@ import anyio
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, note, plural, print_json, say, screen, span, table
 from marathond.core.errors import EngineError
+from marathond.core.judge import seen_by_tasks
 from marathond.core.model import Task, Unrunnable
 from marathond.engine.docker import DockerEngine
 from marathond.flow.images import Failed, ImageMaker, Made, Wish, wishes
@@ -55,7 +56,8 @@ def run(settings: Settings, environ: Mapping[str, str], *, only: str | None, job
     folders = task_folders(settings)
     if only is not None and only not in (names := [folder.name for folder in folders]):
         raise CallFailed(f"--task {only}: no such task in campaign {settings.campaign.name}{did_you_mean(only, names)}", Exit.USAGE)
-    read = [read_task(folder, environ) for folder in folders if only in (None, folder.name)]
+    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
+    read = [read_task(folder, seen) for folder in folders if only in (None, folder.name)]
     builds = settings.daemon.state_dir / "builds"
     try:
         builds.mkdir(parents=True, exist_ok=True)

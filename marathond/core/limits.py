@@ -36,6 +36,15 @@ def effective_verifier_limit(task_s: float, multiplier: float, *, declared: bool
     return Limit(task_s * multiplier, _times(Origin.TASK if declared else Origin.FORMAT_DEFAULT, task_s, multiplier))
 
 
+OVERRUN_AT_MOST_MS, OVERRUN_SHARE = 15 * 60_000, 0.1
+"""Time past its deadline that an agent may have had by accident, whichever is larger; beyond it a person looks (fault c19)."""
+
+
+def overran(overrun_ms: int | None, limit_ms: int | None) -> bool:
+    """Whether an agent had so much more than its time that its score says little.  None: unknown, or without limit."""
+    return overrun_ms is not None and limit_ms is not None and overrun_ms > max(OVERRUN_AT_MOST_MS, OVERRUN_SHARE * limit_ms)
+
+
 def _times(origin: Origin, limit_s: float | None, multiplier: float) -> str:
     return "" if limit_s is None else f"{origin.value} {_number(limit_s)} x {float(multiplier)}"
 

@@ -87,6 +87,8 @@ class Host:
     networks_capacity: int | None
     disk_low: str = ""
     engine_down: str = ""
+    gateway_away: str = ""
+    """Why trials would find no way to their model; empty: they would, or need none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,9 @@ def _closed(snapshot: Snapshot, host: Host, now_ms: int) -> Waiting | None:
         return Waiting("DISK", snapshot.open_total, f"DISK {host.disk_low}")
     if snapshot.purse is not None and snapshot.purse.unknown:
         return Waiting("MONEY", snapshot.open_total, f"MONEY unknown ({snapshot.purse.unknown})")
+    if host.gateway_away:
+        # For every arm alike, also those that ask no model: one that ran ahead alone would meet another hour of the provider.
+        return Waiting("GATEWAY", snapshot.open_total, f"GATEWAY ({host.gateway_away})")
     return None
 
 

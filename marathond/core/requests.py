@@ -15,8 +15,12 @@ T = TypeVar("T")
 
 BURIED = frozenset({"gateway_died", "not_recorded"})
 """Ends that the gateway could say nothing more about."""
+USAGE_LIMIT = frozenset({"usage_limit_reached", "usage_not_included", "insufficient_quota", "billing_hard_limit_reached"})
+"""What the provider calls an account that is used up; no waiting mends it."""
 HOLD_AT_MOST_MS = 300_000
 """No request is held longer by one life of the gateway: a hold whose end nobody told ends here at the latest."""
+COUNT_AT_MOST = 10**12
+"""Of anything in one request; sums of them stay far below what the ledger's integers hold."""
 _TRIAL = re.compile(r"t(\d{4,18})\Z")
 
 
@@ -167,6 +171,8 @@ def _ended(read: _Fields) -> Ended:
     if end in BURIED:
         # All that the gateway's next life knows of it.
         return Ended(base.who, base.begin, base.wall_ms, base.mono_ms, end, "unknown", error_type=read.text("error_type"))
+    if usage == "known" and read.maybe("tokens", read.table) is None:
+        raise ValueError("tokens None: must be an object, for the usage is known")
     retried = read.table("retried")
     tokens = read.maybe("tokens", read.table)
     return Ended(
@@ -195,7 +201,10 @@ def _ended(read: _Fields) -> Ended:
 
 
 def _tokens(read: _Fields) -> Tokens:
-    return Tokens(*(read.count(kind) for kind in ("input", "cached", "cache_write", "output", "reasoning")))
+    counts = [read.count(kind) for kind in ("input", "cached", "cache_write", "output", "reasoning")]
+    if max(counts) > COUNT_AT_MOST:
+        raise ValueError(f"tokens {max(counts)}: must be at most {COUNT_AT_MOST}")
+    return Tokens(*counts)
 
 
 def _who(read: _Fields) -> Who:
@@ -218,11 +227,11 @@ class _Fields:
         value = self._fields.get(name)
         if not isinstance(value, str):
             raise ValueError(f"{name} {value!r}"[:200] + ": must be a text")
-        return value
+        return value.encode("utf-8", "replace").decode()  # JSON may hold half a surrogate pair, the ledger may not
 
     def count(self, name: str) -> int:
         value = self._fields.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
             raise ValueError(f"{name} {value!r}"[:200] + ": must be a whole number, 0 or more")
         return value
 
@@ -237,14 +246,6 @@ class _Fields:
         if name not in self._fields:
             raise ValueError(f"{name}: is missing")
         return None if self._fields[name] is None else read(name)
-
-
-def missing(last_seq: int, seqs: Iterable[int], torn: int) -> int:
-    """How many records are missing among ``seqs``, which follow ``last_seq``, beyond the ``torn`` lines that were seen between them."""
-    found = list(seqs)
-    if not found:
-        return 0
-    return max(0, max(found) - last_seq - len(found) - torn)
 
 
 def union_ms(intervals: Iterable[tuple[int, int | None]], now_ms: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from marathond.core.classify import Again, Evidence, Review, Scored, VerifierEnd, Void, classify
 from marathond.core.errors import GateFailed
+from marathond.core.limits import overran
 from marathond.core.model import AfterAgent, Task, trial_label
 from marathond.core.score import Fact as ScoreFact
 from marathond.core.score import Number, ScoreReading
@@ -21,7 +22,7 @@ from marathond.flow.settled import settled
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
-from marathond.ledger.verbs.context import TrialContext
+from marathond.ledger.verbs.context import AgentRow, TrialContext
 from marathond.ledger.verbs.trials import Fact, ScoreRow
 
 MAX_INTERRUPTED = 5
@@ -73,6 +74,9 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
                 end = await _round(world, context, task, end.round + 1)
             case Scored(flags):
                 flags = (*flags, "verification_interrupted") if interrupted else flags
+                if context.agent is not None and overran(context.agent.overrun_ms, context.agent.limit_ms):
+                    await _too_long(world, context.trial_id, context.agent, evidence.reading)
+                    return
                 await _score(world, trial_id, evidence.reading, flags)
                 return
             case Review(code, detail, shown):
@@ -177,6 +181,14 @@ def _place(source: str, key: str) -> str:
 
 def _text(part: Number | ScoreFact) -> str:
     return str(part.value).lower() if isinstance(part, ScoreFact) else repr(part.value)
+
+
+async def _too_long(world: World, trial_id: int, agent: AgentRow, reading: ScoreReading) -> None:
+    """It was graded like any other; whether the score may count is a person's word."""
+    assert agent.overrun_ms is not None and agent.limit_ms is not None and reading.reward is not None
+    words = f"the agent had {agent.overrun_ms / 1000:.0f} s beyond its {agent.limit_ms / 1000:.0f} s, while no daemon was there to end it"
+    shown = {"reward": reading.reward.value, "overrun_ms": agent.overrun_ms, "limit_ms": agent.limit_ms}
+    await doubt(world, trial_id, "overrun", f"{words}; the verifier read {reading.reward.value:g}", shown)
 
 
 async def doubt(world: World, trial_id: int, code: str, detail: str, evidence: Mapping[str, object]) -> None:

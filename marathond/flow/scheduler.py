@@ -21,8 +21,11 @@ from marathond.core.subnets import NetworkSubnets, auto_capacity
 from marathond.flow.breaker import Breaker
 from marathond.flow.environment import next_subnets
 from marathond.flow.image_keeper import ImageKeeper
+from marathond.flow.ingest import gateway_needed
+from marathond.flow.money import Treasurer
 from marathond.flow.sight import Sight
 from marathond.flow.trial import run_trial
+from marathond.flow.ways import sign_of_life
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
@@ -49,6 +52,7 @@ class Scheduler:
         self._data_root: Path | None = None
         self._sight = Sight(world)
         self._breaker = Breaker(world)
+        self._money = Treasurer(world)
 
     async def run(self) -> None:
         """For ever.  A ledger that refuses ends it: nothing may be admitted that cannot be written down."""
@@ -66,7 +70,11 @@ class Scheduler:
         """One look.  Number of cells admitted."""
         world = self.world
         await self._breaker.look()
-        snapshot = await world.ledger.read(admission.snapshot, world.fixed.campaign_id, engine=world.fixed.engine_name, limit=LOOK_AHEAD)
+        await self._money.begin()
+        fixed = world.fixed
+        snapshot = await world.ledger.read(
+            admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
+        )
         host = await self._host(snapshot)
         if snapshot.open_total and not host.engine_down:
             await self._want_images(snapshot)
@@ -76,6 +84,7 @@ class Scheduler:
             decided = Plan((), (waits,))
         admitted = await self._enact(decided) if decided.admissions else 0
         await self._observe(decided, admitted)
+        await self._money.look(snapshot, decided)
         if admitted:
             world.wake.ring()
         return admitted
@@ -115,7 +124,10 @@ class Scheduler:
                 await self._finding("host_unknown", "networks", str(unknown))
             else:
                 await self._over("host_unknown", "networks")
-        return HostFacts(self._ncpu, self._memory_mb, free, capacity, await self._disk(), self._engine_down)
+        return HostFacts(self._ncpu, self._memory_mb, free, capacity, await self._disk(), self._engine_down, await self._gateway())
+
+    async def _gateway(self) -> str:
+        return (await sign_of_life(self.world)).away if await gateway_needed(self.world) else ""
 
     async def _ask_engine(self) -> None:
         now_ms = self.world.clock.mono_ms()

@@ -18,10 +18,12 @@ from anyio import to_thread
 from marathond.core.classify import VerifierEnd
 from marathond.core.detached import detached_argv
 from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, EngineUnreachable, GateFailed
+from marathond.core.judge import asks_judge, filled
 from marathond.core.limits import effective_verifier_limit
 from marathond.core.model import AfterAgent, Task
 from marathond.core.score import Refusal, ScoreReading, read_score
 from marathond.core.text import printable
+from marathond.flow import ways
 from marathond.flow.ending import prove_death
 from marathond.flow.settled import settled
 from marathond.flow.world import World
@@ -38,6 +40,11 @@ STATUS = "/marathond/ctl/verifier-status"
 TIMER_GRACE_S = 30
 KILLED = 137
 """What the engine says of a verifier that its own timer ended."""
+
+VERIFIER = "verifier"
+"""Purpose of the listener through which a verifier asks its judge."""
+GATEWAY_S, GATEWAY_PAUSE_S = 600.0, 2.0
+"""How long a verifier that needs a judge waits for a gateway that is away."""
 
 NAMES_SHOWN, NAME_MAX = 20, 200
 
@@ -91,8 +98,11 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
         await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
         if (blocked := await _put_in_place(world, container_id, folder)) is not None:
             return await _ended(world, container_id, breaks, blocked.why) or blocked
+        env = await _environment(world, trial_id, container_id, task, limit.limit_s)
+        if isinstance(env, Blocked):
+            return env
         exec_id = await world.engine.create_exec(
-            container_id, ExecSpec(_command(math.ceil(limit.limit_s)), env=dict(task.verifier_env), user=task.verifier_user)
+            container_id, ExecSpec(_command(math.ceil(limit.limit_s)), env=env, user=task.verifier_user)
         )
         now_mono_ms = world.clock.mono_ms()
         await world.ledger.write(
@@ -119,6 +129,37 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
     return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000), removed)
+
+
+async def _environment(world: World, trial_id: int, container_id: str, task: Task, limit_s: float) -> dict[str, str] | Blocked:
+    """The task's own variables; for a verifier that asks a judge, its way there is open by now.
+
+    Waits for a gateway that is away: hours of the agent's work must not be void for its restart.
+    :raises GateFailed: ``gateway_failed``, after GATEWAY_S.
+    """
+    gateway = world.fixed.gateway
+    if not asks_judge(task.verifier_env):
+        return dict(task.verifier_env)
+    if gateway is None or gateway.verifier_route is None:
+        raise GateFailed("gateway_failed", "the verifier asks a judge model, and the configuration has no gateway.verifier_route")
+    info = await world.look(lambda: world.engine.inspect_container(container_id))
+    if info is None or not info.running:
+        return Blocked("the container ended before the verifier could start")
+    give_up_ms = world.clock.mono_ms() + int(GATEWAY_S * 1000)
+    while True:
+        try:
+            access = await ways.open_way(world, trial_id, info, task, gateway.verifier_route, VERIFIER)
+            await ways.set_deadline(world, trial_id, world.clock.mono_ms() + int(limit_s * 1000), VERIFIER)
+            return filled(task.verifier_env, gateway.verifier_env, base_url=access.base_url, key=access.key)
+        except ways.CannotListen as error:
+            if error.why == "port_taken":
+                return Blocked(f"something that the agent left runs on the port of the verifier's way to its judge: {error.detail}")
+            if world.clock.mono_ms() >= give_up_ms:
+                raise
+        except GateFailed:
+            if world.clock.mono_ms() >= give_up_ms:
+                raise
+        await anyio.sleep(GATEWAY_PAUSE_S)
 
 
 async def _ended(world: World, container_id: str, breaks: int, said: str) -> Blocked | None:
@@ -181,6 +222,7 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
             outcome, exit_code = "exited", info.exit_code  # in time, while no daemon was there to see it
         elif info is not None:
             await prove_death(world, container_id, [info.pid], AfterAgent.KEEP_DETACHED)
+    await ways.close_ways(world, trial_id, VERIFIER)
     await world.ledger.write(
         trials.verification_ended, trial_id, started.round, outcome=outcome, exit_code=exit_code, now_ms=world.clock.wall_ms()
     )

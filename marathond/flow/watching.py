@@ -19,6 +19,7 @@ from marathond.flow.ending import Death, prove_death
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import agentlog, show, trials, usage
 from marathond.ledger.verbs.context import AgentRow, TrialContext
+from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import HALT_S, Agent, AgentEnd, Environment
 
 SESSION = "agent session"
@@ -36,10 +37,21 @@ def deadline_mono_ms(row: AgentRow, credit_ms: int) -> int | None:
 
 
 async def credit_ms(world: World, trial_id: int) -> int:
-    """Held time that is not charged so far, bounded alike for every arm."""
+    """Held time that is not charged so far, bounded alike for every arm; a wait that still goes on is known up to the last look."""
     if world.fixed.gateway is None or not world.fixed.gateway.held_at_most_ms:
         return 0
-    return min(await world.ledger.read(usage.held_ms, trial_id, now_mono_ms=world.clock.mono_ms()), world.fixed.gateway.held_at_most_ms)
+    return min(await held_ms(world, trial_id), world.fixed.gateway.held_at_most_ms)
+
+
+async def held_ms(world: World, trial_id: int) -> int:
+    """How long the gateway held requests of the agent, charged or not."""
+    return await world.ledger.read(usage.held_ms, trial_id, now_mono_ms=world.clock.mono_ms())
+
+
+async def _know(world: World) -> None:
+    """Take in what the gateway has told: what is not known yet must not decide over a deadline."""
+    if world.caught_up is not None:
+        await world.caught_up()
 
 
 async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
@@ -70,7 +82,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
     info = await world.look(lambda: world.engine.inspect_container(container_id))
     await ways.close_ways(world, context.trial_id)
     await _collect(world, context, env, agent)
-    await _record_end(world, context, end, death, oom_killed=bool(info and info.oom_killed))
+    await _record_end(world, context, agent, end, death, oom_killed=bool(info and info.oom_killed))
     if not death.container_running:
         shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
         if info is None or world.engine_breaks != breaks:
@@ -123,24 +135,32 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
 
 
 async def _over_budget(world: World, context: TrialContext, agent: Agent) -> EndedBy:
-    """Returns when the time or the money is spent; the deadline moves by what the gateway held."""
+    """Returns when the time or the money is spent; the deadline moves by what the gateway held.
+
+    Race prevented: a wait that began a moment before the deadline and is not in the ledger yet.  So nothing strikes before a look that
+    began at or after the deadline has taken in the journal; and the gateway itself refuses only ways.GRACE_MS later.
+    """
     assert context.agent is not None
     row, trial_id = context.agent, context.trial_id
-    cap = world.fixed.trial_cap_nusd if agent.needs_model else None
+    if not agent.needs_model:
+        deadline = deadline_mono_ms(row, 0)
+        await anyio.sleep(math.inf if deadline is None else max(0, deadline - world.clock.mono_ms()) / 1000)
+        return EndedBy.DEADLINE
+    cap, known = world.fixed.trial_cap_nusd, False
     while True:
-        credit = await credit_ms(world, trial_id) if agent.needs_model else 0
-        deadline = deadline_mono_ms(row, credit)
-        if agent.needs_model and credit:
-            try:
-                await ways.set_deadline(world, trial_id, deadline)
-            except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
-                log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
+        deadline = deadline_mono_ms(row, await credit_ms(world, trial_id))
+        try:
+            await ways.set_deadline(world, trial_id, deadline, wait=False)
+        except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
+            log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
         left_s = math.inf if deadline is None else (deadline - world.clock.mono_ms()) / 1000
-        if left_s <= 0:
+        if left_s <= 0 and known:
             return EndedBy.DEADLINE
         if cap is not None and await world.ledger.read(usage.cost_nusd, trial_id) >= cap:
             return EndedBy.MONEY
-        await anyio.sleep(min(left_s, BUDGET_LOOK_S if agent.needs_model else math.inf))
+        await anyio.sleep(max(0, min(left_s, BUDGET_LOOK_S)))
+        await _know(world)
+        known = left_s <= 0
 
 
 async def _collect(world: World, context: TrialContext, env: Environment, agent: Agent) -> None:
@@ -175,21 +195,26 @@ async def _death(world: World, trial_id: int, container_id: str, exec_id: str | 
     return await prove_death(world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions)
 
 
-async def _record_end(world: World, context: TrialContext, end: AgentEnd | None, death: Death, *, oom_killed: bool) -> None:
+async def _record_end(world: World, context: TrialContext, agent: Agent, end: AgentEnd | None, death: Death, *, oom_killed: bool) -> None:
     assert context.agent is not None
-    row, now_mono_ms = context.agent, world.clock.mono_ms()
-    deadline_ms = deadline_mono_ms(row, await credit_ms(world, context.trial_id))
+    row, now_mono_ms, trial_id = context.agent, world.clock.mono_ms(), context.trial_id
+    credit, timer_ms = 0, TIMER_GRACE_S * 1000
+    if agent.needs_model and world.fixed.gateway is not None:
+        await _know(world)
+        held, credit = await held_ms(world, trial_id), await credit_ms(world, trial_id)
+        timer_ms += world.fixed.gateway.held_at_most_ms - credit  # it was set for the latest deadline that there could be
+        fact = Fact("held by the gateway", f"{held / 1000:.1f} s", f"not charged: {credit / 1000:.1f} s")
+        await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
+    deadline_ms = deadline_mono_ms(row, credit)
     overrun_ms = None if deadline_ms is None else max(0, now_mono_ms - deadline_ms)
     if end is None:
         ended_by = EndedBy.DEADLINE
-    elif end.source == "driver":
-        ended_by = end.ended_by
-    elif end.exit_code == 137 and overrun_ms:
+    elif end.source != "driver" and end.exit_code == 137 and overrun_ms:
         # The container's own timer: it fires TIMER_GRACE_S after the deadline, however late somebody looks.
-        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, TIMER_GRACE_S * 1000)
+        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, timer_ms)
     else:
         # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
-        ended_by, overrun_ms = EndedBy.AGENT, None if overrun_ms else overrun_ms
+        ended_by, overrun_ms = end.ended_by, None if overrun_ms else overrun_ms
     listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
     await world.ledger.write(
         trials.agent_ended,

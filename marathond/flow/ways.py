@@ -9,12 +9,14 @@ over arms; so an ack of the very version that was written is waited for.
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
-from marathond.core.errors import ArtifactError, GateFailed
+from marathond.core.errors import ArtifactError, ConfigError, GateFailed
 from marathond.core.model import Task, trial_label
 from marathond.flow.world import Ways, World, log
 from marathond.gateway import files
@@ -24,8 +26,21 @@ from marathond.ports.engine import ContainerInfo
 
 ACK_S = 20.0
 ACK_POLL_S = 0.05
+GRACE_MS = 10_000
+"""The gateway refuses this much after the deadline: that is for a daemon that is away, not a rival of the one that is here.  Without it a
+request that is held at the deadline would be refused before the daemon has moved the deadline by that very hold (fault a17)."""
+ALIVE_MS = 15_000
+"""Without a sign of life for so long the gateway counts as away; it gives one every two seconds."""
 PURPOSES = {"": ("agent", 0), "gate": ("gate", 1), "verifier": ("verifier", 2)}
 """Purpose of a listener: the account its tokens are counted for, and its port's distance from the first."""
+
+
+class CannotListen(GateFailed):
+    """The gateway said no: ``why`` is the code of its ack (``port_taken``, ``container_gone``, …)."""
+
+    def __init__(self, name: str, why: str, detail: str) -> None:
+        self.why = why
+        super().__init__("gateway_failed", f"the gateway cannot listen for {name}: {why}: {detail}")
 
 
 def _name(trial_id: int, purpose: str) -> str:
@@ -47,12 +62,15 @@ async def start_ticks(world: World, info: ContainerInfo) -> int:
 
 
 async def open_way(world: World, trial_id: int, info: ContainerInfo, task: Task, route: str, purpose: str = "") -> ModelAccess:
-    """Write the listener and wait until the gateway listens.  Raises GateFailed("gateway_failed")."""
+    """Write the listener and wait until the gateway listens.  Each call makes a new key; the one before opens nothing any more.
+
+    :raises CannotListen: the gateway says why not.  :raises GateFailed: ``gateway_failed``: it says nothing.
+    """
     ways, (account, offset) = _ways(world), PURPOSES[purpose]
-    key = f"mt-{secrets.token_urlsafe(24)}"
+    key, name = f"mt-{secrets.token_urlsafe(24)}", _name(trial_id, purpose)
     listener = Listener(
-        name=_name(trial_id, purpose),
-        version=1,
+        name=name,
+        version=await _next_version(ways.folder, name),
         trial=trial_label(trial_id),
         account=account,
         container_id=info.id,
@@ -70,19 +88,38 @@ async def open_way(world: World, trial_id: int, info: ContainerInfo, task: Task,
     return ModelAccess(f"http://127.0.0.1:{listener.port}/v1", key)
 
 
-async def set_deadline(world: World, trial_id: int, deadline_mono_ms: int | None) -> None:
-    """From now on the gateway refuses the agent's requests after this (fault c19).  Raises GateFailed("gateway_failed")."""
-    ways = _ways(world)
-    path = files.listener_path(ways.folder, _name(trial_id, ""))
+async def _next_version(folder: Path, name: str) -> int:
+    """Beyond every version that was ever answered: an ack of an earlier listener of that name must not be taken for this one's."""
+    try:
+        ack = await to_thread.run_sync(files.read_ack, folder, name)
+    except ArtifactError as error:
+        raise GateFailed("gateway_failed", str(error)) from error
+    return 1 if ack is None else ack.version + 1
+
+
+async def set_deadline(world: World, trial_id: int, deadline_mono_ms: int | None, purpose: str = "", *, wait: bool = True) -> None:
+    """From now on the gateway refuses the listener's requests :data:`GRACE_MS` after this (fault c19).
+
+    :param wait: until the gateway has said that it knows.
+    :raises GateFailed: ``gateway_failed``.
+    """
+    ways, name = _ways(world), _name(trial_id, purpose)
+    path = files.listener_path(ways.folder, name)
     try:
         told = await to_thread.run_sync(files.read_json, path)
-    except ArtifactError as error:
+        if told is None:
+            raise GateFailed("gateway_failed", f"{path} is gone")
+        listener = files.parse_listener(name, told)
+        refused_mono_ms = None if deadline_mono_ms is None else deadline_mono_ms + GRACE_MS
+        if listener.deadline_mono_ms == refused_mono_ms:
+            return
+        later = replace(listener, version=listener.version + 1, deadline_mono_ms=refused_mono_ms)
+        if not wait:
+            await to_thread.run_sync(files.write_listener, ways.folder, later)
+            return
+    except (ArtifactError, ConfigError) as error:
         raise GateFailed("gateway_failed", f"{path}: {error}") from error
-    if told is None:
-        raise GateFailed("gateway_failed", f"{path} is gone")
-    listener = files.parse_listener(_name(trial_id, ""), told)
-    if listener.deadline_mono_ms != deadline_mono_ms:
-        await _written(world, replace(listener, version=listener.version + 1, deadline_mono_ms=deadline_mono_ms))
+    await _written(world, later)
 
 
 async def close_ways(world: World, trial_id: int, *purposes: str) -> None:
@@ -107,8 +144,62 @@ async def _written(world: World, listener: Listener) -> None:
                     if ack.state == "listening":
                         return
                     if ack.state in ("failed", "refused"):
-                        raise GateFailed("gateway_failed", f"the gateway cannot listen for {listener.name}: {ack.code} {ack.detail}")
+                        raise CannotListen(listener.name, ack.code, ack.detail)
                 await anyio.sleep(ACK_POLL_S)
     except ArtifactError as error:
         raise GateFailed("gateway_failed", str(error)) from error
     raise GateFailed("gateway_failed", f"no ack of {listener.name} version {listener.version} within {ACK_S:g} s: is the gateway running?")
+
+
+@dataclass(frozen=True, slots=True)
+class SignOfLife:
+    """What the gateway said of itself last.  ``away``: why it counts as away, empty: it lives; the rest is of a living one."""
+
+    away: str = ""
+    journal: str = ""
+    config_error: str = ""
+    journal_error: str = ""
+    key_errors: Mapping[str, str] = field(default_factory=dict)
+    not_opened: int = 0
+
+
+async def sign_of_life(world: World) -> SignOfLife:
+    """Cheap: one small file.  What cannot be read is away."""
+    try:
+        told = await to_thread.run_sync(files.read_json, _ways(world).folder / "alive.json")
+    except ArtifactError as error:
+        return SignOfLife(f"its sign of life cannot be read: {error}")
+    if told is None:
+        return SignOfLife("it has never given a sign of life: is marathond-gateway running?")
+    if told.get("boot_id") != world.clock.boot_id:
+        return SignOfLife("no sign of life since the host was started")
+    at_ms = told.get("mono_ms")
+    age_ms = world.clock.mono_ms() - at_ms if isinstance(at_ms, int) else ALIVE_MS + 1
+    if age_ms > ALIVE_MS:
+        return SignOfLife(f"no sign of life for {age_ms // 1000} s: is marathond-gateway running?")
+    keys = told.get("key_errors")
+    return SignOfLife(
+        journal=str(told.get("journal", "")),
+        config_error=str(told.get("config_error", "")),
+        journal_error=str(told.get("journal_error", "")),
+        key_errors={str(name): str(why) for name, why in keys.items()} if isinstance(keys, dict) else {},
+        not_opened=int(told.get("not_opened", 0)),
+    )
+
+
+async def shut_listeners(world: World) -> dict[str, tuple[str, str]]:
+    """Listeners that the gateway could not open, or had to shut, by name: the code and words of its ack."""
+    return await to_thread.run_sync(_shut_listeners, _ways(world).folder)
+
+
+def _shut_listeners(folder: Path) -> dict[str, tuple[str, str]]:
+    shut = {}
+    for path in sorted((folder / "listeners").glob("*.json")):
+        try:
+            ack = files.read_ack(folder, path.stem)
+        except ArtifactError as error:
+            shut[path.stem] = ("io", str(error))
+            continue
+        if ack is not None and ack.state in ("failed", "refused"):
+            shut[path.stem] = (ack.code, ack.detail)
+    return shut

@@ -131,6 +131,8 @@ class World:
     export_wake: Wake = field(default_factory=Wake)
     driven: dict[int, Handle] = field(default_factory=dict)
     images: dict[int, ImageInfo] = field(default_factory=dict)
+    caught_up: Callable[[], Awaitable[None]] | None = None
+    """Takes in all that the gateway has told by now; None: there is no gateway."""
     engine_breaks: int = 0
     """How often the engine was seen away or its event stream was cut; a trial compares it with its own start."""
 

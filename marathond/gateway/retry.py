@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-USAGE_LIMIT_CODES = frozenset({"usage_limit_reached", "usage_not_included", "insufficient_quota", "billing_hard_limit_reached"})
+from marathond.core.requests import USAGE_LIMIT
+
 RETRY_AFTER_AT_MOST_MS = 24 * 3_600_000
 Verdict = Literal["pass", "wait", "usage_limit"]
 
@@ -34,7 +35,7 @@ class Policy:
 
 def verdict(status: int | None, error_code: str | None) -> Verdict:
     """What to do with an answer; ``status`` None means that no first byte came (connection refused, reset, cut, timed out)."""
-    if error_code in USAGE_LIMIT_CODES and status in (402, 403, 429):
+    if error_code in USAGE_LIMIT and status in (402, 403, 429):
         return "usage_limit"
     return "wait" if status is None or status in (408, 429) or status >= 500 else "pass"
 
@@ -49,7 +50,7 @@ def error_code(body: bytes) -> str | None:
     if not isinstance(error, dict):
         return None
     words = [word for word in (error.get("code"), error.get("type")) if isinstance(word, str)]
-    return next((word for word in words if word in USAGE_LIMIT_CODES), words[0][:64] if words else None)
+    return next((word for word in words if word in USAGE_LIMIT), words[0][:64] if words else None)
 
 
 def retry_after_ms(headers: dict[str, str], wall_ms: int) -> int | None:

@@ -21,6 +21,7 @@ from marathond import __version__
 from marathond.core.errors import EngineError, Refused
 from marathond.engine.docker import DockerEngine
 from marathond.flow.exporter import Exporter
+from marathond.flow.ingest import Intake
 from marathond.flow.recovery import recover
 from marathond.flow.scheduler import Scheduler
 from marathond.flow.sweeper import Sweeper
@@ -147,9 +148,19 @@ class Daemon:
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file, anyio.create_task_group() as group:
             await serve_control(self, group)
+            await self._intake(group)
             group.start_soon(self._begin, group, name="begin")
             while not await self._wind_down(group):
                 pass
+
+    async def _intake(self, group: TaskGroup) -> None:
+        """What the gateway has told meanwhile comes first: deadlines depend on it."""
+        assert self.world is not None
+        if self.world.fixed.gateway is not None:
+            intake = Intake(self.world)
+            await intake.meet()
+            self.world.caught_up = intake.catch_up
+            group.start_soon(intake.run, name="intake")
 
     async def _begin(self, group: TaskGroup) -> None:
         """Up to READY and beyond; beside the wait for a stop, which must not wait for an engine that hangs (fault f08)."""

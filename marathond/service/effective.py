@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core import money
+from marathond.core.judge import seen_by_tasks
 from marathond.core.plan import Limits
 from marathond.flow.world import Fixed, Knobs, Ways
 from marathond.service.knobs import KNOBS, KnobValue
@@ -103,7 +104,7 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         own_limit_s=s.limits.agent_timeout_s,
         agent_multiplier=s.limits.agent_timeout_multiplier,
         gate_timeout_s=s.limits.gate_timeout_s,
-        environ=dict(environ),
+        environ=seen_by_tasks(environ, s.gateway.verifier_env),
         build_args=dict(s.engine.build_args),
         build_network=s.engine.build_network,
         build_concurrency=s.engine.build_concurrency,

@@ -12,6 +12,7 @@ from typing import Any
 
 from marathond.core.arms import arm_to_data
 from marathond.core.errors import Refused
+from marathond.core.judge import seen_by_tasks
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.settings import Settings
@@ -30,7 +31,8 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], package: 
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
         for arm in settings.arm_models(package)
     )
-    tasks = tuple(task_row(read_task(path, environ)) for path in task_folders(settings))
+    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
+    tasks = tuple(task_row(read_task(path, seen)) for path in task_folders(settings))
     return Submission(
         name=settings.campaign.name,
         author=author,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from marathond.core.errors import ConfigError
+from marathond.core.judge import is_placeholder
 from marathond.core.model import Healthcheck
 from marathond.tasks.digest import Kind, Tree
 from marathond.tasks.fields import Section, show, show_key
@@ -120,10 +121,14 @@ def cpus_of(environment: Section) -> float | None:
     return cpus
 
 
-def env_of(section: Section, environ: Mapping[str, str]) -> dict[str, str]:
-    """The ``env`` table; a value that is wholly ``${VAR}`` or ``${VAR:-default}`` is looked up, anything else is taken as it stands."""
+def env_of(section: Section, environ: Mapping[str, str], *, verifier: bool = False) -> dict[str, str]:
+    """The ``env`` table; a value that is wholly ``${VAR}`` or ``${VAR:-default}`` is looked up, anything else is taken as it stands.
+
+    :param verifier: a variable that is kept for verifiers (core/judge.py) may be had here; elsewhere it is not set.
+    """
     table = section.section("env")
-    return {_env_name(table, key): _env_value(table, key, environ) for key in table.table}
+    seen = environ if verifier else {name: value for name, value in environ.items() if not is_placeholder(value)}
+    return {_env_name(table, key): _env_value(table, key, seen) for key in table.table}
 
 
 def _env_name(table: Section, key: str) -> str:

@@ -124,7 +124,7 @@ def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> 
         verifier_timeout_s=verifier_timeout_s or VERIFIER_TIMEOUT_S,
         verifier_timeout_declared=verifier_timeout_s is not None,
         verifier_user=verifier.user("user"),
-        verifier_env=env_of(verifier, environ),
+        verifier_env=env_of(verifier, environ, verifier=True),
         solution_env=env_of(solution, environ),
         env=env_of(environment, environ),
         workdir=workdir_of(environment),

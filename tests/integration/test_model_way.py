@@ -30,3 +30,15 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_a_command_in_a_container_without_network_reaches_the_model(ran: ModelRan) -> None:
     assert ran.reward("ask") == 1.0
+
+
+def test_its_tokens_are_in_the_ledger(ran: ModelRan) -> None:
+    counted = ran.usage("ask", "sh")
+    assert {key: counted[key] for key in ("requests", "failed", "unknown", "input_tokens", "cached_tokens", "output_tokens")} == {
+        "requests": 1,
+        "failed": 0,
+        "unknown": 0,
+        "input_tokens": 100,
+        "cached_tokens": 40,
+        "output_tokens": 20,
+    }

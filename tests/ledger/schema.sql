@@ -151,6 +151,17 @@ CREATE TABLE ledger_identity (
     host          TEXT    NOT NULL
 ) STRICT;
 
+CREATE TABLE model_outcome (
+    trial_id    INTEGER NOT NULL REFERENCES trial,
+    account     TEXT    NOT NULL,
+    model_asked TEXT    NOT NULL,                -- '': it could not be read
+    model       TEXT    NOT NULL,                -- '': none answered
+    status      INTEGER NOT NULL,                -- as the client saw it; 0: no answer
+    error_type  TEXT    NOT NULL,                -- '': none
+    requests    INTEGER NOT NULL,
+    PRIMARY KEY (trial_id, account, model_asked, model, status, error_type)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE model_refusal (
     trial_id INTEGER NOT NULL REFERENCES trial,
     account  TEXT    NOT NULL,

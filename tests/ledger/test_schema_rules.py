@@ -362,10 +362,10 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     names |= {"back": str(back.trial_id), "decided": str(decided.trial_id), "bare": str(bare.trial_id)}
     help.trials.facts(c, done.trial_id, [help.trials.Fact("network", "public", "task")], now_ms=T0)
     agentlog.append(c, done.trial_id, kind="thread", detail={}, mono_ms=1, now_ms=T0)
-    plant_money(c, done.trial_id)
     usage.meet_journal(c, identity="j", segment=1, byte=0, last_seq=0, now_ms=T0)
     begun = Begun(Who(done.trial_id, "agent", 1), T0, 1)
-    usage.ingest(c, [(1, begun)], segment=1, byte=1, prices={}, now_ms=T0)
+    usage.ingest(c, [(1, begun)], segment=1, byte=1, last_seq=1, prices={}, now_ms=T0)
+    plant_money(c, done.trial_id)
     for code in ("open", "closed"):
         findings.raise_finding(c, code=code, severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)
     findings.close_finding(c, code="closed", subject="s", now_ms=T0)

@@ -41,7 +41,7 @@ def begun(number: int = 1, trial_id: int = 1) -> Begun:
 
 
 def take(c: sqlite3.Connection, *events: tuple[int, Event], byte: int = 1) -> usage.Taken:
-    return usage.ingest(c, events, segment=1, byte=byte, prices=PRICES, now_ms=T0)
+    return usage.ingest(c, events, segment=1, byte=byte, last_seq=max(seq for seq, _ in events), prices=PRICES, now_ms=T0)
 
 
 def sums(c: sqlite3.Connection) -> list[tuple[object, ...]]:
@@ -177,9 +177,9 @@ def test_batches_may_end_anywhere_and_be_taken_in_again(data: st.DataObject) -> 
         usage.meet_journal(c, identity="", segment=0, byte=0, last_seq=0, now_ms=T0)
         for start, end in pairwise(starts):
             c.execute("SAVEPOINT life")
-            usage.ingest(c, events[start:end], segment=1, byte=end, prices=PRICES, now_ms=T0)
+            usage.ingest(c, events[start:end], segment=1, byte=end, last_seq=end, prices=PRICES, now_ms=T0)
             c.execute("ROLLBACK TO life")  # killed before the commit
-            usage.ingest(c, events[start:end], segment=1, byte=end, prices=PRICES, now_ms=T0)
+            usage.ingest(c, events[start:end], segment=1, byte=end, last_seq=end, prices=PRICES, now_ms=T0)
             c.execute("RELEASE life")
         made.append((sums(c), usage.held_ms(c, 1, now_mono_ms=10**9), usage.journal(c)))
         c.close()

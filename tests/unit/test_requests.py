@@ -20,7 +20,6 @@ from marathond.core.requests import (
     Tokens,
     TurnedAway,
     decode,
-    missing,
     union_ms,
 )
 from marathond.gateway import journal_read
@@ -105,6 +104,8 @@ def test_e03_a_field_that_was_renamed_is_an_error_and_never_none(field: str) -> 
         ({"status": True}, "status True"),
         ({"usage": "guessed"}, "must be known, unknown or none"),
         ({"tokens": {"input": 1}}, "cached None"),
+        ({"usage": "known"}, "for the usage is known"),
+        ({"tokens": {"input": 1, "cached": 0, "cache_write": 0, "output": 10**13, "reasoning": 0}}, "at most"),
         ({"retried": {"429": "many"}}, "429 'many'"),
         ({"event": "later"}, "'later': no such kind"),
     ],
@@ -119,13 +120,6 @@ def test_who_is_told_to_come_back_is_held_until_then() -> None:
     assert isinstance(gave_up, Ended) and gave_up.held_until_mono_ms == 1000 + 240_000 + 5000
     cut = decode(record(end="cut_by_client", held_from_mono_ms=1000, held_ms=10, retry_after_s=5))
     assert isinstance(cut, Ended) and cut.held_until_mono_ms == 1010
-
-
-def test_missing_records_are_counted_apart_from_torn_ones() -> None:
-    assert missing(4, [5, 6, 7], 0) == 0
-    assert missing(4, [6, 7], 1) == 0
-    assert missing(4, [6, 8], 0) == 2
-    assert missing(4, [], 3) == 0
 
 
 def test_waits_side_by_side_are_one_wait() -> None:

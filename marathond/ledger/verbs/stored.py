@@ -86,6 +86,11 @@ def arms_of(c: sqlite3.Connection, campaign_id: int) -> list[StoredArm]:
     return [StoredArm(**_with_data(row)) for row in rows]
 
 
+def arm_kinds(c: sqlite3.Connection, campaign_id: int) -> frozenset[str]:
+    """Kinds of the campaign's arms."""
+    return frozenset(row[0] for row in c.execute("SELECT DISTINCT kind FROM arm WHERE campaign_id = ?", (campaign_id,)).fetchall())
+
+
 def tasks_of(c: sqlite3.Connection, campaign_id: int) -> list[StoredTask]:
     rows = c.execute(
         """SELECT task_id, name, path, digest, context_digest, declared_limit_ms, cpus, memory_mb, needs_network, data_json

@@ -1,6 +1,6 @@
 """What trials spent on their model: the gateway's journal taken in, and the sums.
 
-Owns gateway_journal, model_request, model_refusal and model_usage.  Must not know where the journal lies.
+Owns gateway_journal, model_request, model_refusal, model_usage and model_outcome.  Must not know where the journal lies.
 """
 
 from __future__ import annotations
@@ -10,10 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from marathond.core.model import trial_label
+from marathond.core.model_rules import Found, Outcome, Waits
 from marathond.core.money import Price, request_cost_nusd
-from marathond.core.requests import BURIED, HOLD_AT_MOST_MS, Begun, Ended, Event, Held, Released, Segment, Tokens, TurnedAway, union_ms
+from marathond.core.requests import BURIED, HOLD_AT_MOST_MS, Begun, Ended, Event, Held, Released, Segment, Tokens, TurnedAway, Who, union_ms
+from marathond.ledger.verbs import findings
+from marathond.ledger.verbs.admission import open_stop
 from marathond.ledger.verbs.sql import LIVE, must, one, scalar
 
+COST_AT_MOST = 10**15
+"""A million dollars for one request is a mistake in a price or a count, and sums must fit the ledger's integers."""
+MODELS_AT_MOST, OTHERS = 32, "(others)"
+"""Of one trial's account: an agent may ask for any name, and some providers answer with it."""
+JOURNAL = "gateway journal"
+"""Subject of the findings about it."""
 LOST = "lost"
 """End of a request whose end the journal does not hold: a line was torn, or is missing."""
 _SUMS = (
@@ -38,10 +47,11 @@ class JournalRow:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a batch.  ``foreign``: trials that this ledger does not know."""
+    """What became of a batch.  ``foreign``: trials that this ledger does not know; ``refused``: records that the schema refuses."""
 
     trials: frozenset[int]
     foreign: frozenset[str]
+    refused: tuple[str, ...] = ()
 
 
 def journal(c: sqlite3.Connection) -> JournalRow | None:
@@ -63,21 +73,41 @@ def ingest(
     *,
     segment: int,
     byte: int,
+    last_seq: int,
     prices: Mapping[str, Price],
+    found: Sequence[Found] = (),
+    campaign_id: int | None = None,
     now_ms: int,
 ) -> Taken:
-    """Take in what the journal says next, and the position after it: both or neither, so that nothing is counted twice or lost.
+    """Take in what the journal says next, the position after it and what was found in it: all or nothing, so that nothing is counted
+    twice, lost or passed over in silence.
 
     :param events: (sequence number, event), in the journal's order.
+    :param last_seq: of the last record before the new position, read or not.
     """
     work = _Intake(c, must(_row(c), "gateway journal"), prices, now_ms)
     for seq, event in events:
         work.take(seq, event)
+    strange = [*work.refused, *(f"{trial}: no such trial in this ledger" for trial in sorted(work.foreign))]
+    if strange:
+        words = f"{len(strange)} records could not be taken in: {'; '.join(strange[:5])}"
+        found = [*found, Found("journal_strange", "error", JOURNAL, words)]
     c.execute(
         "UPDATE gateway_journal SET segment = ?, byte = ?, last_seq = ?, at_ms = ? WHERE journal_id = ?",
-        (segment, byte, max([work.last_seq, *(seq for seq, _ in events[work.since :])]), now_ms, work.journal_id),
+        (segment, byte, last_seq, now_ms, work.journal_id),
     )
-    return Taken(frozenset(work.trials), frozenset(work.foreign))
+    tell(c, found, campaign_id=campaign_id, now_ms=now_ms)
+    return Taken(frozenset(work.trials), frozenset(work.foreign), tuple(work.refused))
+
+
+def tell(c: sqlite3.Connection, found: Sequence[Found], *, campaign_id: int | None, now_ms: int) -> None:
+    """Open the findings, and close admission where one of them says so."""
+    for each in found:
+        findings.raise_finding(
+            c, code=each.code, severity=each.severity, subject=each.subject, detail=each.detail, campaign_id=campaign_id, now_ms=now_ms
+        )
+        if each.stops:
+            open_stop(c, "stop_loss", detail=f"{each.code}: {each.detail}", author="marathond", until_ms=None, now_ms=now_ms)
 
 
 def _row(c: sqlite3.Connection) -> sqlite3.Row | None:
@@ -89,13 +119,23 @@ class _Intake:
 
     def __init__(self, c: sqlite3.Connection, row: sqlite3.Row, prices: Mapping[str, Price], now_ms: int) -> None:
         self.c, self.prices, self.now_ms = c, prices, now_ms
-        self.journal_id, self.identity, self.last_seq = int(row["journal_id"]), str(row["identity"]), int(row["last_seq"])
-        self.since, self._count = 0, 0
+        self.journal_id, self.identity = int(row["journal_id"]), str(row["identity"])
         self.trials: set[int] = set()
         self.foreign: set[str] = set()
+        self.refused: list[str] = []
         self._known: dict[int, bool] = {}
 
     def take(self, seq: int, event: Event) -> None:
+        """One record; what the schema refuses is passed over and named, for it must not hold up all that come after it."""
+        self.c.execute("SAVEPOINT record")
+        try:
+            self._take(seq, event)
+        except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError) as error:
+            self.c.execute("ROLLBACK TO record")
+            self.refused.append(f"number {seq}: {error}"[:200])
+        self.c.execute("RELEASE record")
+
+    def _take(self, seq: int, event: Event) -> None:
         match event:
             case Segment(identity):
                 self._segment(identity)
@@ -114,7 +154,6 @@ class _Intake:
                     self._turned_away(event)
             case _:
                 pass
-        self._count += 1
 
     def _ours(self, trial_id: int) -> bool:
         if trial_id not in self._known:
@@ -134,7 +173,7 @@ class _Intake:
         else:
             lost_requests(self.c, now_ms=self.now_ms, before_journal=self.journal_id + 1)
             sql = "INSERT INTO gateway_journal (identity, segment, byte, last_seq, at_ms) VALUES (?, 0, 0, 0, ?) RETURNING journal_id"
-            self.journal_id, self.last_seq, self.since = int(self.c.execute(sql, (identity, self.now_ms)).fetchall()[0][0]), 0, self._count
+            self.journal_id = int(self.c.execute(sql, (identity, self.now_ms)).fetchall()[0][0])
         self.identity = identity
 
     def _begun(self, seq: int, event: Begun) -> None:
@@ -178,7 +217,7 @@ class _Intake:
             self._add(event, tokens, cost)
 
     def _cost(self, event: Ended, tokens: Tokens) -> int | None:
-        return request_cost_nusd(
+        cost = request_cost_nusd(
             self.prices,
             event.who.account,
             event.model,
@@ -188,15 +227,22 @@ class _Intake:
             cache_write_tokens=tokens.cache_write,
             output_tokens=tokens.output,
         )
+        return None if cost is None or cost > COST_AT_MOST else cost
 
     def _add(self, event: Ended, tokens: Tokens | None, cost: int | None) -> None:
-        counted = tokens or Tokens(0, 0, 0, 0, 0)
+        who, counted = event.who, tokens or Tokens(0, 0, 0, 0, 0)
+        asked, model = (self._bounded(who, column, getattr(event, column) or "") for column in ("model_asked", "model"))
+        self.c.execute(
+            """INSERT INTO model_outcome (trial_id, account, model_asked, model, status, error_type, requests) VALUES (?, ?, ?, ?, ?, ?, 1)
+               ON CONFLICT DO UPDATE SET requests = requests + 1""",
+            (who.trial_id, who.account, asked, model, event.status or 0, (event.error_type or "")[:64]),
+        )
         self.c.execute(
             _ADD,
             {
-                "trial_id": event.who.trial_id,
-                "account": event.who.account,
-                "model": event.model or "",
+                "trial_id": who.trial_id,
+                "account": who.account,
+                "model": model,
                 "requests": 1,
                 "failed": int(event.failed),
                 "unknown": int(event.usage == "unknown"),
@@ -212,6 +258,13 @@ class _Intake:
                 "unpriced": int(tokens is not None and cost is None),
             },
         )
+
+    def _bounded(self, who: Who, column: str, name: str) -> str:
+        rows = self.c.execute(
+            f"SELECT DISTINCT {column} FROM model_outcome WHERE trial_id = ? AND account = ?", (who.trial_id, who.account)
+        )
+        known = {row[0] for row in rows.fetchall()}
+        return name if name in known or len(known) < MODELS_AT_MOST else OTHERS
 
     def _turned_away(self, event: TurnedAway) -> None:
         # A number that is no larger than the last one is another life's: the gateway counts anew after its start.
@@ -229,18 +282,24 @@ _COPIED = (
 )
 
 
+_OPEN_FOR_EVER = f"""
+SELECT request.journal_id, begin_seq, trial_id, account FROM model_request AS request JOIN trial USING (trial_id)
+WHERE ended_at_ms IS NULL AND (request.journal_id < :before OR (state NOT IN {LIVE} AND
+    (SELECT max(at_ms) FROM trial_event WHERE trial_event.trial_id = trial.trial_id) <= :rested))"""
+
+
+def lost_in_rest(c: sqlite3.Connection, *, now_ms: int, rest_ms: int) -> int:
+    """How many :func:`lost_requests` would end."""
+    return len(c.execute(_OPEN_FOR_EVER, {"before": 0, "rested": now_ms - rest_ms}).fetchall())
+
+
 def lost_requests(c: sqlite3.Connection, *, now_ms: int, rest_ms: int = 0, before_journal: int | None = None) -> int:
     """End, as unknown, requests whose end will not come; how many.
 
     Those of trials that have been at rest for ``rest_ms`` (their listeners are closed, so all that was open has ended), and those of
     journals before ``before_journal``.
     """
-    rows = c.execute(
-        f"""SELECT request.journal_id, begin_seq, trial_id, account FROM model_request AS request JOIN trial USING (trial_id)
-            WHERE ended_at_ms IS NULL AND (request.journal_id < :before OR (state NOT IN {LIVE} AND
-                (SELECT max(at_ms) FROM trial_event WHERE trial_event.trial_id = trial.trial_id) <= :rested))""",
-        {"before": before_journal or 0, "rested": now_ms - rest_ms if rest_ms else -1},
-    ).fetchall()
+    rows = c.execute(_OPEN_FOR_EVER, {"before": before_journal or 0, "rested": now_ms - rest_ms if rest_ms else -1}).fetchall()
     for journal_id, begin, trial_id, account in rows:
         c.execute(
             f"""UPDATE model_request SET ended_at_ms = ?, end = '{LOST}', usage = 'unknown', error_type = '{LOST}',
@@ -261,6 +320,27 @@ def held_ms(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int) -> int:
         (trial_id,),
     )
     return union_ms(((row[0], row[1]) for row in rows.fetchall()), now_mono_ms)
+
+
+def outcomes(c: sqlite3.Connection, campaign_id: int) -> list[Outcome]:
+    """Of the campaign's agents, by trial; few rows for each."""
+    rows = c.execute(
+        """SELECT o.trial_id, arm.name, json_extract(arm.data_json, '$.codex.model'), model_asked, model, status, error_type, requests
+           FROM model_outcome AS o JOIN trial USING (trial_id) JOIN arm USING (arm_id)
+           WHERE arm.campaign_id = ? AND o.account = 'agent' ORDER BY o.trial_id""",
+        (campaign_id,),
+    )
+    return [Outcome(*row) for row in rows.fetchall()]
+
+
+def waits(c: sqlite3.Connection, campaign_id: int) -> list[Waits]:
+    """Of the campaign's trials whose agent has asked, voided ones included."""
+    rows = c.execute(
+        """SELECT u.trial_id, arm.name, sum(held_ms), sum(rate_limited) FROM model_usage AS u JOIN trial USING (trial_id)
+           JOIN arm USING (arm_id) WHERE arm.campaign_id = ? AND u.account = 'agent' GROUP BY u.trial_id ORDER BY u.trial_id""",
+        (campaign_id,),
+    )
+    return [Waits(*row) for row in rows.fetchall()]
 
 
 def cost_nusd(c: sqlite3.Connection, trial_id: int) -> int:
