@@ -16,6 +16,7 @@ import typer
 from marathond.cli.output import clean, note, plural, print_json, say
 from marathond.core.errors import ConfigError
 from marathond.core.model import Unrunnable
+from marathond.core.text import hidden_url
 from marathond.service.protocol import Exit
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ def plain(value: Any) -> Any:
 
 
 def _hidden(key: str, value: Any) -> Any:
-    """Without what a screen or a bug report must not show: values of variables named like secrets, users and passwords in URLs."""
+    """Without what a screen or a bug report must not show: values of variables named like secrets, users and passwords in URLs, and where
+    a webhook leads."""
+    if key == "notify.webhook":
+        return hidden_url(value)
     if isinstance(value, dict):
         return {name: "(hidden)" if _SECRET_NAME.search(name) else _hidden(name, item) for name, item in value.items()}
     if isinstance(value, list):

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from marathond.core.model import AgentKind
 
@@ -33,6 +34,7 @@ MODEL_KINDS = frozenset({AgentKind.CODEX})
 WARN_AT = 0.8
 """Share of the campaign's cap at which a person is told."""
 
+P = TypeVar("P")
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})\Z")
 
 
@@ -71,7 +73,7 @@ def dollars(amount_nusd: int) -> str:
     return f"${amount:.2f}"
 
 
-def price_of(prices: Mapping[str, Price], model: str | None, asked: str | None) -> Price | None:
+def price_of(prices: Mapping[str, P], model: str | None, asked: str | None) -> P | None:
     """By the model that answered; by the one that was asked only where the answer names none.  None: no price.
 
     A dated snapshot (``name-2026-01-31``) costs what its name costs, unless it has a price of its own.
@@ -263,6 +265,42 @@ class Till:
         if self._purse is not None and self.is_new(block_id):
             self._begun.add(block_id)
             self._promised += self._purse.blocks[block_id] or 0
+
+
+# ── what a person must know of it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CONCERNS = ("price_missing", "money_80", "money_cap")
+"""Codes of the findings that :func:`concerns` gives; one that it gives no longer is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A finding in the making."""
+
+    code: str
+    severity: str
+    subject: str
+    detail: str
+
+
+def concerns(rules: Rules, unpriced: Mapping[str, int], purse: Purse | None, *, stopped: str, idle: bool) -> list[Concern]:
+    """:param unpriced: model without a price → its requests.
+    :param stopped: why the planner lets no new block begin; empty: it does.
+    :param idle: nothing runs and nothing was admitted.  While something runs, what is promised to it may still come back.
+    """
+    found = []
+    for model, count in unpriced.items():
+        closed = "; nothing is admitted until there is one" if purse is not None else ""
+        detail = f"{count} requests have no price{closed}: add it to [money.prices] and restart marathond"
+        found.append(Concern("price_missing", "warning" if purse is None else "error", model or "(not named)", detail))
+    if purse is None:
+        return found
+    if purse.spent_nusd >= WARN_AT * purse.cap_nusd:
+        share = 100 * purse.spent_nusd // purse.cap_nusd
+        found.append(Concern("money_80", "warning", "campaign", f"{share} % of the campaign's cap of {dollars(purse.cap_nusd)} are spent"))
+    if stopped and idle and not purse.unknown:
+        found.append(Concern("money_cap", "warning", "campaign", f"the cap lets no further block begin: {stopped.removeprefix('MONEY ')}"))
+    return found
 
 
 def whole_blocks(cap_nusd: int, spent_nusd: int, blocks_nusd: Iterable[int | None]) -> int:

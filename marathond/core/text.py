@@ -19,6 +19,7 @@ _SEQUENCES = re.compile(
 _BLANKS = frozenset("\t\n\v\f\r\x85\u2028\u2029")
 _JOINERS = frozenset("\u200c\u200d")
 _SCAN_FACTOR = 16
+_URL = re.compile(r"(https?)://(?:[^/?#\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/:@?#\[\s]+)(?=[:/?#]|$)")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -64,6 +65,14 @@ def duration(seconds: float) -> str:
     if whole < 4 * _DAY_S:
         return f"{sign}{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S:02d}m"
     return f"{sign}{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02d}h"
+
+
+def hidden_url(url: str | None) -> str | None:
+    """``https://hooks.example.org/…``: scheme and host alone; user, port, path and query may be secrets."""
+    if url is None:
+        return None
+    match = _URL.match(url)
+    return f"{match[1]}://{match[2]}/…" if match else "…"
 
 
 def iso_utc(ms: int) -> str:

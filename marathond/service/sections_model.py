@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, Strict, StringConstraints, model_validator
+from pydantic import Field, PlainSerializer, Strict, StringConstraints, model_validator
 
+from marathond.core.text import hidden_url
 from marathond.service.sections import HostPath, Int, Num, Section, Slug, Text, Word, guilty
 
 Url = Annotated[str, Strict(), StringConstraints(pattern=r"^https?://[^\s]+$", max_length=2000)]
-Dollars = Annotated[float, Field(gt=0, le=1e9)]
+Dollars = Annotated[Num, Field(gt=0, le=1e9)]
 Allowed = Annotated[str, Strict(), StringConstraints(pattern=r"^(GET|POST) /v1/[A-Za-z0-9/_.-]{1,200}$")]
 GATE_ROUTE = "gate"
 """The gateway's route to the scripted answers of the gates; the name is taken."""
@@ -92,12 +93,23 @@ class MoneySection(Section):
     prices: dict[Word, PriceSection] = Field(default_factory=dict)
     trial_cap_usd: Dollars | None = Field(default=None, description="a trial that has spent this ends as a budget end")
     campaign_cap_usd: Dollars | None = Field(default=None, description="no block of cells is begun that might exceed this")
-    expected_trial_usd: Dollars | None = Field(default=None, description="forecast of a trial until there are durations of this campaign")
+    expected_trial_usd: Dollars | None = Field(default=None, description="forecast of a trial until some of its arm have ended")
 
 
 class NotifySection(Section):
-    """``[notify]``: who is told of trouble and of the end."""
+    """``[notify]``: who is told of trouble and of the end.
+
+    A webhook's URL is a secret by itself: written out (the ledger keeps the configuration), only its host is left.
+    """
 
     command: tuple[Text, ...] = Field(default=(), description="argument list; the message comes as JSON on its standard input")
-    webhook: Url | None = Field(default=None, description="URL that gets the message as a JSON POST")
+    webhook: Annotated[Url, PlainSerializer(hidden_url)] | None = Field(
+        default=None, description="URL that gets the message as a JSON POST"
+    )
     no_score_hours: Num = Field(default=6.0, gt=0, le=8760, description="tell when running trials have brought no score for so long")
+
+    @model_validator(mode="after")
+    def _command_names_a_program(self) -> NotifySection:
+        if self.command and not self.command[0]:
+            raise guilty("command", "must start with a program's name")
+        return self

@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from marathond.core import paths
 from marathond.core.errors import ConfigError
 from marathond.core.model import AgentKind, Arm, CodexArm, Mount
+from marathond.core.money import price_of
 from marathond.core.tomlindex import KeyPath
 from marathond.service.knobs import did_you_mean
 from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
@@ -76,6 +77,18 @@ class Settings(BaseSettings):
             raise guilty("codex.model", 'required, for there is an arm of kind = "codex"')
         if self.drives_codex and not self.gateway.routes:
             raise guilty("gateway.routes", 'required, for there is an arm of kind = "codex"')
+        return self
+
+    @model_validator(mode="after")
+    def _caps_can_be_counted(self) -> Settings:
+        money, model = self.money, self.codex.model
+        if not self.drives_codex or (money.trial_cap_usd is None and money.campaign_cap_usd is None):
+            return self
+        if price_of(money.prices, model, None) is None:
+            raise guilty("money.prices", f"no price for {model} (codex.model), and a cap needs one")
+        if money.trial_cap_usd is None and money.expected_trial_usd is None:
+            wanted = "needs money.trial_cap_usd or money.expected_trial_usd, to tell what the first blocks may cost"
+            raise guilty("money.campaign_cap_usd", wanted)
         return self
 
     @classmethod

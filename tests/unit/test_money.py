@@ -18,6 +18,7 @@ from marathond.core.money import (
     Spent,
     Till,
     Work,
+    concerns,
     cost_nusd,
     dollars,
     nusd,
@@ -25,6 +26,7 @@ from marathond.core.money import (
     request_cost_nusd,
     whole_blocks,
 )
+from marathond.core.plan import Host, Limits, OpenCell, Snapshot, plan
 
 PRICE = Price(input=nusd(1.25), cached=nusd(0.125), cache_write=nusd(1.5), output=nusd(10))
 PRICES = {"gpt-x": PRICE, "gpt-x-2026-02-01": Price(1, 1, 1, 1)}
@@ -185,3 +187,42 @@ def test_how_many_whole_blocks_a_cap_is_good_for() -> None:
     assert whole_blocks(100, 20, [30, 30, 30, 1]) == 2
     assert whole_blocks(100, 0, [30, None, 1]) == 1
     assert whole_blocks(10, 0, []) == 0
+
+
+# ── what a person must know ──
+
+
+def codes(purse: Purse | None, unpriced: dict[str, int] | None = None, *, stopped: str = "", idle: bool = False) -> list[tuple[str, str]]:
+    return [(one.code, one.severity) for one in concerns(RULES, unpriced or {}, purse, stopped=stopped, idle=idle)]
+
+
+def test_f13_money_is_told_at_80_percent_of_the_cap() -> None:
+    assert codes(Purse(100, 79, 0)) == []
+    assert codes(Purse(100, 80, 0)) == [("money_80", "warning")]
+
+
+def test_f13_the_cap_is_called_reached_only_when_nothing_can_come_back() -> None:
+    stopped = "MONEY $70.00 spent of $100, next block $40.00"
+    assert codes(Purse(100, 70, 0), stopped=stopped) == [], "a trial in work may cost less than what is promised to it"
+    assert codes(Purse(100, 70, 0), stopped=stopped, idle=True) == [("money_cap", "warning")]
+
+
+def test_f13_a_model_without_a_price_is_an_error_where_a_cap_hangs_on_it() -> None:
+    assert codes(None, {"m": 3}) == [("price_missing", "warning")]
+    purse = Purse(100, 70, 0, unknown="no price for m")
+    assert codes(purse, {"m": 3}, stopped="MONEY unknown (no price for m)", idle=True) == [("price_missing", "error")]
+
+
+def test_f13_the_plan_stops_new_blocks_and_lets_begun_ones_pass() -> None:
+    cells = tuple(OpenCell(number, number, 1, 100, False, block) for number, block in enumerate((1, 2, 3, 2, 4)))
+    snapshot = Snapshot(cells, 5, (), 0, purse=Purse(100, 60, 0, {1: 30, 3: 50, 4: 1}))
+    decided = plan(snapshot, Limits(concurrency=9), Host(64, 64_000, 9, 9), ready_tasks=range(9), now_ms=0)
+    assert [cell.block_id for cell in decided.admissions] == [1, 2, 2]
+    assert [(w.code, w.count) for w in decided.waiting] == [("MONEY", 2)], "the cheaper block 4 does not overtake"
+
+
+def test_f13_cells_that_money_stops_and_cells_that_want_slots_are_told_apart() -> None:
+    cells = tuple(OpenCell(number, number, 1, 100, False, block) for number, block in enumerate((1, 2, 2, 2)))
+    snapshot = Snapshot(cells, 9, (), 0, purse=Purse(100, 60, 0, {1: 50}))
+    decided = plan(snapshot, Limits(concurrency=1), Host(64, 64_000, 9, 9), ready_tasks=range(9), now_ms=0)
+    assert [(w.code, w.count) for w in decided.waiting] == [("MONEY", 1), ("CONCURRENCY", 7)]
