@@ -16,10 +16,11 @@ from marathond.core.model import AgentKind
 from marathond.ports.agent import Environment
 
 ASK = r"""
-# ask TEXT [JSON MEMBERS]: one request; the answer's status in $status, all of it in /tmp/answer.  No curl in the image is needed.
+# ask TEXT [JSON MEMBERS]: one request with the tools in $TOOLS; the status in $status (000: no answer), all of the answer in /tmp/answer.
 ask() {
     local body address host path text=$1 more=${2:+,$2}
-    body="{\"model\":\"${MODEL:-gpt-5.5}\",\"stream\":true,\"tools\":[{\"type\":\"function\",\"name\":\"exec_command\"}]$more"
+    local tools=${TOOLS:-'[{"type":"function","name":"exec_command"}]'}
+    body="{\"model\":\"${MODEL:-gpt-5.5}\",\"stream\":true,\"tools\":$tools$more"
     body="$body,\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"$text\"}]}]}"
     address=${MODEL_URL#http://}; host=${address%%/*}; path=/${address#*/}
     status=000

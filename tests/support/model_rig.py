@@ -37,7 +37,7 @@ from tests.support.codex_env import CACHE, codex_tree, codex_wanted
 from tests.support.hostile import MANY, Ran
 from tests.support.model_agent import commands_that_ask
 from tests.support.process_rig import ProcessRig
-from tests.support.rig import Rig
+from tests.support.rig import PATIENCE_S, Rig
 
 UP_S = 60.0
 MODEL = "gpt-5.5"
@@ -154,6 +154,15 @@ class _WithModel(Rig):
 
 class ModelRig(_WithModel):
     """:class:`Rig` with a gateway; ``provider`` must listen already."""
+
+    async def caught_up(self) -> None:
+        """Everything that the gateway has told by now is in the ledger."""
+        assert self.daemon is not None and self.daemon.world is not None and self.daemon.world.caught_up is not None
+        await self.daemon.world.caught_up()
+
+    async def until_done(self, patience_s: float = PATIENCE_S) -> None:
+        await super().until_done(patience_s)
+        await self.caught_up()
 
     def __init__(self, docker_host: str, provider: PracticeServer, *, arms: Mapping[str, Mapping[str, Any]], **options: Any) -> None:
         self.provider = provider

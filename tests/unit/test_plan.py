@@ -88,6 +88,12 @@ def test_b12_a_full_disk_stops_admission_and_names_the_file_system() -> None:
     assert "/srv" in decided.waiting[0].text
 
 
+def test_without_a_gateway_nothing_is_admitted_whatever_the_arm() -> None:
+    decided = decide([cell(0), cell(1)], host=dataclasses.replace(ROOMY, gateway_away="no sign of life for 20 s"))
+    assert ids(decided) == []
+    assert [(each.code, each.count, each.text) for each in decided.waiting] == [("GATEWAY", 2, "GATEWAY (no sign of life for 20 s)")]
+
+
 def test_b10_an_engine_that_does_not_answer_admits_nothing() -> None:
     decided = decide([cell(0)], host=dataclasses.replace(ROOMY, engine_down="info: no answer in 30 s"))
     assert ids(decided) == []
