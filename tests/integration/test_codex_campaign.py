@@ -16,6 +16,7 @@ import pytest
 
 from marathond.agents.codex import drive
 from marathond.practice.script import Practice
+from tests.support.codex_env import VERSION
 from tests.support.model_rig import ModelRan, model_campaign, model_rig
 from tests.support.rig import make_task
 
@@ -113,7 +114,9 @@ def requests(record: Path, task: str) -> list[dict[str, Any]]:
 def test_a11_a_project_cannot_choose_its_model(ran: ModelRan, record: Path, arm: str) -> None:
     assert ran.reward("project", arm) == 1.0 and ended_by(ran, "project", arm) == ("agent", "driver")
     facts = {name: value for name, (value, _) in ran.facts("project", arm).items()}
-    assert facts["gate effective"].startswith("model gpt-5.5, effort high, sandbox dangerFullAccess, approval never, web search disabled")
+    assert facts["gate effective"].startswith(
+        f"codex {VERSION}, model gpt-5.5, effort high, sandbox dangerFullAccess, approval never, web search disabled"
+    )
     assert facts["gate project files"] == "/app/AGENTS.md, /app/.codex/config.toml"
     assert log(ran, "project", arm, "config") == [{"same": True, "sha256": facts["gate config"].removeprefix("sha256 ")}]
     asked = requests(record, "project")

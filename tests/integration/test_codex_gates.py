@@ -14,7 +14,7 @@ from marathond.core.errors import GateFailed
 from marathond.core.model import Drive, Mount
 from marathond.practice import gate as practice_gate
 from marathond.practice.script import Practice
-from tests.support.codex_env import codex_tree
+from tests.support.codex_env import VERSION, codex_tree
 from tests.support.codex_trial import Trial, codex_arm, codex_trial
 from tests.support.rig import make_task
 from tests.support.yard import Yard, yard
@@ -60,7 +60,9 @@ async def test_all_gates_pass_and_leave_nothing(ground: Yard, task: Path, model:
     async with codex_trial(ground, task, codex_arm(drive, model=model, user=user), IDLE) as trial:
         values = await passed(trial)
         goals = "on" if drive is Drive.GOAL else "off"
-        assert values["effective"] == (f"model {model}, effort high, sandbox dangerFullAccess, approval never, web search disabled, cwd /")
+        assert values["effective"] == (
+            f"codex {VERSION}, model {model}, effort high, sandbox dangerFullAccess, approval never, web search disabled, cwd /"
+        )
         assert values["features"].startswith(f"goals {goals}; ") and values["skills"] == values["project files"] == "none"
         digest = gates.config_hash(trial.env.run_dir.home)
         assert values["config"] == f"sha256 {digest}"
@@ -164,7 +166,9 @@ async def test_a11_a_project_that_would_rather_have_another_model(ground: Yard, 
     (files / "srv/repo/.git" / "HEAD").write_text("ref: refs/heads/main\n")
     async with codex_trial(ground, task, codex_arm(), IDLE, files=files) as trial:
         values = await passed(trial)
-        assert values["effective"].startswith("model gpt-5.5, effort high,") and values["features"].startswith("goals off; ")
+        assert values["effective"].startswith(f"codex {VERSION}, model gpt-5.5, effort high,") and values["features"].startswith(
+            "goals off; "
+        )
         assert values["skills"] == "brew (/srv/repo/app/.agents/skills/brew/SKILL.md)"
         for path in ("app/.codex/config.toml", "app/AGENTS.md", ".codex/config.toml", "AGENTS.md"):
             assert f"/srv/repo/{path}" in values["project files"].split(", ")

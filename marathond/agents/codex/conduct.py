@@ -38,7 +38,7 @@ from marathond.agents.codex.notices import (
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.shapes import Goal, Turn
 from marathond.agents.codex.story import Story
-from marathond.agents.codex.transcript import Transcript
+from marathond.agents.codex.transcript import NAME, Transcript
 from marathond.core.errors import GateFailed
 from marathond.core.model import Drive, EndedBy
 from marathond.ports.agent import AgentEnd, Environment
@@ -63,7 +63,7 @@ class Run:
         self.env, self.state, self.codex = env, state, gates.codex_of(env)
         self.goals = self.codex.drive is Drive.GOAL
         self.story = Story(state.thread_id)
-        self.transcript = Transcript(env.run_dir.root / "codex-messages.jsonl")
+        self.transcript = Transcript(env.run_dir.root / NAME)
         self.sub_acts: Counter[str] = Counter()
         """Items of sub-agents' threads that did something, by type."""
         self.resumed = bool(state.thread_intended or state.thread_id)

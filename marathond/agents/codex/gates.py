@@ -137,6 +137,16 @@ async def sidecar(env: Environment) -> GatePassed:
     return GatePassed("sidecar", "codex-code-mode-host answers")
 
 
+async def install_check(env: Environment) -> list[GatePassed]:
+    """The arm's own, as for every kind of arm (``install_check_failed``)."""
+    argv = env.arm.install_check
+    if not argv:
+        return []
+    spec = ExecSpec(argv, env=dict(env.arm.env), user=user_of(env), cwd=env.arm.cwd)
+    await _run(env, spec, "install_check_failed", f"install check {list(argv)}")
+    return [GatePassed("install_check", "exit 0")]
+
+
 async def _run(env: Environment, spec: ExecSpec, code: str, name: str) -> str:
     try:
         result = await env.engine.run_exec(env.container_id, spec, timeout_s=env.gate_timeout_s, max_output=65536)
@@ -253,6 +263,7 @@ async def read_back(client: CodexClient, codex: CodexArm, values: Mapping[str, A
             "sandbox": {"type": SANDBOX},
             "cwd": cwd,
             "instruction_sources": [],
+            "thread": {"cli_version": codex.version},
         },
         ready.model_dump(by_alias=False),
         "thread: ",
@@ -266,7 +277,7 @@ async def read_back(client: CodexClient, codex: CodexArm, values: Mapping[str, A
     return ready, [
         GatePassed(
             "effective",
-            f"model {ready.model}, effort {ready.reasoning_effort}, sandbox {SANDBOX}, approval never,"
+            f"codex {ready.thread.cli_version}, model {ready.model}, effort {ready.reasoning_effort}, sandbox {SANDBOX}, approval never,"
             f" web search {files.WEB_SEARCH}, cwd {cwd}",
         ),
         GatePassed(

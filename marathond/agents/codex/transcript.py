@@ -15,7 +15,9 @@ from typing import Any
 
 import structlog
 
-BYTES_AT_MOST = 256 << 20
+NAME = "codex-messages.jsonl"
+BYTES_AT_MOST = 64 << 20
+"""Afterwards nothing more is written; the thread's own rollout has it all."""
 
 _log = structlog.get_logger(__name__)
 
