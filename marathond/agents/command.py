@@ -15,7 +15,7 @@ from anyio import sleep
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
-from marathond.ports.agent import AgentEnd, Environment, GatePassed, Receipt, RunDir
+from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 
 OUTPUT = "/logs/agent/output.txt"
@@ -47,6 +47,7 @@ class CommandAgent:
 
     needs_model = False
     has_tool_sessions = False
+    keeps: Sequence[Keep] = ()
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         return arm.mounts
@@ -126,7 +127,7 @@ class CommandAgent:
     async def halt(self, env: Environment, exec_id: str) -> None:
         """Nothing to say to a command: it is killed."""
 
-    async def collect(self, env: Environment) -> Receipt | None:
+    async def collect(self, run: Finished) -> Receipt | None:
         return None
 
     async def _wrapper_alive(self, env: Environment) -> bool:

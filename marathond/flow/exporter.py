@@ -12,12 +12,14 @@ from pathlib import Path
 from anyio import from_thread, to_thread
 
 from marathond.core.errors import ArtifactError
+from marathond.flow.collecting import collect_if_missing
 from marathond.flow.documents import job_view, trial_view
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import artifacts, campaigns, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.context import cell_context
-from marathond.tasks.artifacts import export_tree
+from marathond.ports.agent import RunDir
+from marathond.tasks.artifacts import Wanted, everything, export_tree
 from marathond.tasks.atomic import write_atomic
 from marathond.tasks.layout import TrialLine, job_documents, line_of, trial_documents, trial_folder
 from marathond.tasks.paths import translate
@@ -27,6 +29,8 @@ TICK_S = 15.0
 BATCH = 20
 """Trials per step; their folders are complete before the ledger says so."""
 PARTS = ("agent", "verifier", "artifacts")
+KEPT = "agent"
+"""The part that also holds what was kept of the agent's run."""
 
 
 class Exporter:
@@ -70,27 +74,40 @@ class Exporter:
 
     async def _copied(self, trial_id: int) -> tuple[str, list[ArtifactRecord]]:
         """Folder relative to out_dir, and what was copied there."""
+        await collect_if_missing(self.world, trial_id)
         context = await self.world.ledger.read(cell_context, trial_id)
         folder = f"{context.campaign}/{trial_folder(trial_id, context.task, context.arm, context.replicate)}"
         run = self.world.run_dir(trial_id)
-        return folder, await to_thread.run_sync(self._copy, run.logs, Path(context.out_dir) / folder)
+        return folder, await to_thread.run_sync(self._copy, run, Path(context.out_dir) / folder)
 
-    def _copy(self, logs: Path, target: Path) -> list[ArtifactRecord]:
-        """Each part by itself: what the agent wrote must not crowd out what the verifier wrote."""
-        records: list[ArtifactRecord] = []
+    def _copy(self, run: RunDir, target: Path) -> list[ArtifactRecord]:
+        """Each part by itself: what the agent wrote must not crowd out what the verifier wrote, nor what we wrote about the agent."""
+        ours = {path.name for path in run.kept.iterdir()} if run.kept.is_dir() else set()
+        clashes: set[str] = set()
+
+        def theirs(parts: tuple[str, ...], kind: str) -> bool:
+            if parts[0] in ours:
+                clashes.add(parts[0])
+            return parts[0] not in ours
+
+        records = self._part(run.kept, target, KEPT, everything) if ours else []
         for part in PARTS:
-            if not (logs / part).is_dir():
-                continue
-            # A daemon that is told to stop does not wait for gigabytes: the next one copies this trial anew.
-            found = export_tree(
-                logs / part,
-                target / part,
-                max_bytes=self.world.fixed.max_artifact_bytes,
-                max_files=self.world.fixed.max_artifact_files,
-                checkpoint=from_thread.check_cancelled,
-            )
-            records += [ArtifactRecord(f"{part}/{r.path}", r.sha256, r.size_bytes, r.skipped) for r in found]
-        return records
+            if (run.logs / part).is_dir():
+                records += self._part(run.logs / part, target, part, theirs if part == KEPT else everything)
+        why = "the container's; marathond's own has that name"
+        return records + [ArtifactRecord(f"{KEPT}/{name} (in the container)", "", 0, why) for name in sorted(clashes)]
+
+    def _part(self, source: Path, target: Path, part: str, wanted: Wanted) -> list[ArtifactRecord]:
+        # A daemon that is told to stop does not wait for gigabytes: the next one copies this trial anew.
+        found = export_tree(
+            source,
+            target / part,
+            max_bytes=self.world.fixed.max_artifact_bytes,
+            max_files=self.world.fixed.max_artifact_files,
+            checkpoint=from_thread.check_cancelled,
+            wanted=wanted,
+        )
+        return [ArtifactRecord(f"{part}/{r.path}", r.sha256, r.size_bytes, r.skipped) for r in found]
 
     async def _documents(self, fresh: Collection[int]) -> None:
         """Documents of the ``fresh`` trials and of every other that changed, then their campaigns'.  A later void changes them again."""

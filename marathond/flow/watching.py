@@ -13,11 +13,11 @@ import anyio
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import EngineError, GateFailed
 from marathond.core.model import Arm, EndedBy, Task, trial_label
-from marathond.flow import grading, ways
+from marathond.flow import collecting, grading, ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.ending import Death, prove_death
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import agentlog, show, trials, usage
+from marathond.ledger.verbs import show, trials, usage
 from marathond.ledger.verbs.context import AgentRow, TrialContext
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import HALT_S, Agent, AgentEnd, Environment
@@ -28,7 +28,6 @@ TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
 BUDGET_LOOK_S = 5.0
 """How often a trial's spending is compared with its cap."""
-COLLECT_S = 300.0
 
 
 def deadline_mono_ms(row: AgentRow, credit_ms: int) -> int | None:
@@ -73,16 +72,12 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
     if row.exec_id is not None:
-        try:
-            end = await _ended(world, context, env, agent, row.exec_id)
-        except GateFailed:
-            await _collect(world, context, env, agent)
-            raise
+        end = await _ended(world, context, env, agent, row.exec_id)
     death = await _death(world, context.trial_id, container_id, row.exec_id, arm, agent)
     info = await world.look(lambda: world.engine.inspect_container(container_id))
     await ways.close_ways(world, context.trial_id)
-    await _collect(world, context, env, agent)
     await _record_end(world, context, agent, end, death, oom_killed=bool(info and info.oom_killed))
+    await collecting.collect(world, context.trial_id)
     if not death.container_running:
         shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
         if info is None or world.engine_breaks != breaks:
@@ -161,20 +156,6 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
         await anyio.sleep(max(0, min(left_s, BUDGET_LOOK_S)))
         await _know(world)
         known = left_s <= 0
-
-
-async def _collect(world: World, context: TrialContext, env: Environment, agent: Agent) -> None:
-    """Sessions, trajectory, receipt.  What cannot be collected is named and holds nobody up."""
-    try:
-        with anyio.fail_after(COLLECT_S):
-            receipt = await agent.collect(env)
-    except (OSError, EngineError, GateFailed, TimeoutError, ValueError) as error:
-        log.error("not_collected", trial=trial_label(context.trial_id), error=str(error))
-        await env.log.append("not_collected", {"error": f"{type(error).__name__}: {error}"[:2000]})
-        return
-    if receipt is not None:
-        now_ms = world.clock.wall_ms()
-        await world.ledger.write(agentlog.keep_receipt, context.trial_id, schema=receipt.schema, data=receipt.data, now_ms=now_ms)
 
 
 async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:

@@ -11,7 +11,10 @@ Obligations of every implementation:
   forgotten the exec, and is marked ``file`` (fault c18).  A spent budget is a value of AgentEnd, never an exception (fault a04);
   GateFailed means that the infrastructure failed the agent;
 * ``halt`` quiets an agent that is past its deadline, within ``HALT_S``; it may fail, for the death is proven afterwards (fault c08);
-* ``collect`` is called once the agent is dead, and also when the trial is about to be void; it writes below ``run_dir.logs/agent`` only;
+* ``keeps`` names what is worth keeping of what the agent leaves; the flow copies it to ``run_dir.kept``, for whoever wrote it may have put
+  anything there (links, pipes, files without an end);
+* ``collect`` is called once the agent is dead or its container gone, of void trials too, perhaps by another daemon life, perhaps again; it
+  decides nothing about the trial, reads the copies and writes below ``run_dir.kept`` only;
 * nothing here knows a deadline but the timer that ends the agent when no daemon is there to do it.
 """
 
@@ -32,7 +35,8 @@ HALT_S = 10.0
 class RunDir:
     """A trial's folder on the host; ``logs`` is mounted at /logs, ``ctl`` at /marathond/ctl, ``inputs`` read-only at /marathond/inputs.
 
-    ``home`` is the agent's own (CODEX_HOME), mounted where it wants it; ``root`` itself is ours alone.
+    ``home`` is the agent's own (CODEX_HOME), mounted where it wants it; ``root`` itself is ours alone, and so is ``kept``: what is exported
+    beside the trial's logs/agent, and what no container can reach.
     """
 
     root: Path
@@ -52,6 +56,10 @@ class RunDir:
     @property
     def home(self) -> Path:
         return self.root / "home"
+
+    @property
+    def kept(self) -> Path:
+        return self.root / "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +132,97 @@ class AgentEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Files worth keeping: those in ``source`` (of the run directory) whose name fits one of the patterns ``names``, copied to ``target``
+    (of ``run_dir.kept``).  ``deep``: also those in folders below."""
+
+    source: str
+    target: str
+    names: tuple[str, ...]
+    deep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of one of them; ``path`` in ``run_dir.kept``.  ``why``: why it is not there, empty: it is."""
+
+    path: str
+    size_bytes: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Requests of the trial's agent to one model, as the gateway counted them.  Tokens are of those whose usage is known; ``cached`` and
+    ``cache_write`` are parts of ``input``, ``reasoning`` is a part of ``output``.  ``cost_nusd`` None: some of it has no price."""
+
+    model: str
+    requests: int
+    failed: int
+    unknown: int
+    input: int
+    cached: int
+    cache_write: int
+    output: int
+    reasoning: int
+    cost_nusd: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that is over, as the flow knows it.
+
+    ``instruction``: what the agent was given.  ``gates``: what they saw, by name.  ``package_sha256``: of the staged tree, empty: unknown.
+    ``ended_by`` None: the end was not seen (the trial was voided before).  ``void``: code and reason.  ``spent`` None: no gateway counted;
+    ``in_flight``: requests whose end the gateway has not told.  Times in ms since 1970 or as durations; None: not known.
+    """
+
+    run_dir: RunDir
+    arm: Arm
+    log: AgentLog
+    instruction: str
+    trial: str
+    campaign: str
+    task: str
+    replicate: int
+    attempt: int
+    gates: Mapping[str, str]
+    kept: Sequence[Kept]
+    package_sha256: str
+    started_at_ms: int
+    ended_at_ms: int | None
+    ran_ms: int | None
+    limit_ms: int | None
+    limit_origin: str
+    held_ms: int
+    ended_by: EndedBy | None
+    exit_code: int | None
+    exit_source: str
+    void: tuple[str, str] | None
+    spent: Sequence[Spent] | None
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about a run that people should know: it becomes a finding on the trial.  ``severity`` as of findings."""
+
+    code: str
+    detail: str
+    severity: str = "warning"
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What is kept of an agent's run.  ``data`` was validated against the schema of that number (fault e03)."""
 
     schema: int
     data: Mapping[str, Any]
+    remarks: Sequence[Remark] = ()
+
+
+class ReceiptInvalid(ValueError):
+    """What a receipt is made of, or the receipt itself, has not the shape that it must have (fault e03); ``str()`` names the field."""
 
 
 class Agent(Protocol):
@@ -141,6 +235,9 @@ class Agent(Protocol):
     def has_tool_sessions(self) -> bool:
         """Whether it gives each tool command a session of its own, which must die with it (core/death.py, fault b07)."""
         ...
+
+    @property
+    def keeps(self) -> Sequence[Keep]: ...
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         """``staged``: package id to its folder on the host.  Raises GateFailed when what the arm needs is not staged."""
@@ -160,4 +257,6 @@ class Agent(Protocol):
 
     async def halt(self, env: Environment, exec_id: str) -> None: ...
 
-    async def collect(self, env: Environment) -> Receipt | None: ...
+    async def collect(self, run: Finished) -> Receipt | None:
+        """:raises ReceiptInvalid, OSError: nothing of it may be stored."""
+        ...

@@ -48,8 +48,22 @@ class _Found:
         return "/".join(self.parts)
 
 
+Wanted = Callable[[tuple[str, ...], str], bool]
+"""Whether an entry, by its names below the source and its kind (``file``, ``folder``, ``symbolic link`` …), is copied or listed at all."""
+
+
+def everything(parts: tuple[str, ...], kind: str) -> bool:
+    return True
+
+
 def export_tree(
-    source: Path, dest: Path, *, max_bytes: int, max_files: int, checkpoint: Callable[[], None] = lambda: None
+    source: Path,
+    dest: Path,
+    *,
+    max_bytes: int,
+    max_files: int,
+    checkpoint: Callable[[], None] = lambda: None,
+    wanted: Wanted = everything,
 ) -> list[ArtifactRecord]:
     """Copy the regular files below ``source`` to ``dest``; every other entry is listed as skipped, with the reason.
 
@@ -57,12 +71,13 @@ def export_tree(
     ``max_files`` entries are looked at: writers that do not trust each other get a call each.  A source that is gone is one skipped record.
 
     :param checkpoint: called before each piece; what it raises ends the copy, and the file in work leaves no trace.
+    :param wanted: a folder that is not wanted is not looked into.
     :return: records sorted by path; each copied file is complete, synced and under its final name.
     :raises ArtifactError: the destination failed (``no_space``, ``io``).  Trouble with the source is a skipped record.
     """
     try:
         with open_folder(source) as root:
-            found = list(_bounded_walk(root, max_files))
+            found = list(_bounded_walk(root, max_files, wanted))
             records = _copy_all(root, found, dest, max_bytes, checkpoint)
     except FileNotFoundError:
         return [ArtifactRecord("", "", 0, "the folder is gone")]
@@ -71,9 +86,9 @@ def export_tree(
     return sorted(records, key=lambda record: record.path)
 
 
-def _bounded_walk(root: int, max_files: int) -> Iterator[_Found]:
+def _bounded_walk(root: int, max_files: int, wanted: Wanted) -> Iterator[_Found]:
     left = max_files
-    for found in _walk(root, (), max_files):
+    for found in _walk(root, (), max_files, wanted):
         if left == 0:
             yield _Found((), 0, f"more than {max_files} entries: the rest was not looked at")
             return
@@ -82,7 +97,7 @@ def _bounded_walk(root: int, max_files: int) -> Iterator[_Found]:
             yield found
 
 
-def _walk(root: int, parts: tuple[str, ...], max_names: int) -> Iterator[_Found]:
+def _walk(root: int, parts: tuple[str, ...], max_names: int, wanted: Wanted) -> Iterator[_Found]:
     """Everything below ``parts``, folders before what they hold.  No folder stays open meanwhile."""
     try:
         with open_subfolder(root, parts, "/".join(parts)) as folder:
@@ -91,12 +106,14 @@ def _walk(root: int, parts: tuple[str, ...], max_names: int) -> Iterator[_Found]
         yield _Found(parts, 0, _why(error))
         return
     for found in seen:
+        if not wanted(found.parts, found.skipped or "file"):
+            continue
         if found.skipped == FOLDER and len(found.parts) >= MAX_DEPTH:
             yield _Found(found.parts, 0, f"more than {MAX_DEPTH} levels deep")
             continue
         yield found
         if found.skipped == FOLDER:
-            yield from _walk(root, found.parts, max_names)
+            yield from _walk(root, found.parts, max_names, wanted)
 
 
 def _names(folder: int, max_names: int) -> list[str]:

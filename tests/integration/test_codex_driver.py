@@ -105,7 +105,7 @@ async def test_a_run_from_its_start_to_its_end(ground: Yard, tmp_path: Path, dri
         # A plain turn is over with the first answer that calls no tool; a goal goes on.
         assert await driven.lines("/ran") == (["one"] if drive_ is Drive.TURN else ["one", "two"])
         assert [ended["by"] for ended in await driven.log("ended")] == ["agent"]
-        await driven.trial.agent.collect(driven.trial.env)
+        await driven.trial.collect()
         assert (await driven.log("config"))[0]["same"] is True
         assert not await driven.log("warning") and not await driven.log("no_commands")
         assert await driven.wait() == by(), "asked again it says the same"
@@ -285,7 +285,10 @@ async def test_a_server_that_dies_before_any_command_is_infrastructure(ground: Y
 async def test_the_whole_conversation_is_kept_where_no_container_reaches(ground: Yard, tmp_path: Path) -> None:
     async with begun(ground, tmp_path, codex_arm(), count("one")) as driven:
         await driven.wait()
-        lines = (driven.trial.env.run_dir.root / "codex-messages.jsonl").read_text().splitlines()
+        run = driven.trial.env.run_dir
+        assert not (run.logs / "agent" / "codex-messages.jsonl").exists()
+        await driven.trial.collect()
+        lines = (run.kept / "codex-messages.jsonl").read_text().splitlines()
         messages = [json.loads(line) for line in lines]
         sent = [message["message"].get("method") for message in messages if message["way"] == "out"]
         assert sent[:2] == ["initialize", "initialized"] and sent[-1] == "turn/start"

@@ -5,6 +5,7 @@ The ways are practice providers that listen inside the container's own loopback,
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,16 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
+
 from marathond.agents.codex.agent import CodexAgent
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, Mount, Task
+from marathond.core.model import AgentKind, Arm, CodexArm, Drive, EndedBy, Mount, Task
+from marathond.flow.collecting import copy_kept
 from marathond.flow.environment import make_run_dir, standard_mounts
 from marathond.gateway import netns
-from marathond.ports.agent import Environment, LogEntry, ModelAccess, RunDir
+from marathond.ports.agent import Environment, Finished, Kept, LogEntry, ModelAccess, Receipt, RunDir
 from marathond.practice.gate import gate_practice
 from marathond.practice.script import Practice
 from marathond.practice.server import PracticeServer, practising
 from marathond.tasks.harbor import read_task
-from tests.support.codex_env import codex_tree
+from tests.support.codex_env import VERSION, codex_tree
 from tests.support.yard import Yard
 
 PORT, PACKAGE = 8790, "codex-of-a-test"
@@ -48,13 +52,30 @@ class Trial:
     model: PracticeServer
     gate: PracticeServer
 
+    async def collect(self) -> Receipt | None:
+        """As the flow does it once the agent is dead."""
+        env, agent = self.env, self.agent
+        kept = await to_thread.run_sync(functools.partial(copy_kept, env.run_dir, agent.keeps, max_bytes=1 << 30, max_files=10_000))
+        return await agent.collect(finished(env, kept))
+
     def asked(self) -> tuple[int, int]:
         """Requests to the model and to the gate's."""
         return tuple(sum(tally.requests for tally in server.tallies.values()) for server in (self.model, self.gate))  # type: ignore[return-value]
 
 
+def finished(env: Environment, kept: Sequence[Kept] = (), **known: Any) -> Finished:
+    """A run of ``env`` that nobody voided; ``known``: what the flow knows besides."""
+    facts: dict[str, Any] = {
+        **{"trial": "t0001", "campaign": "test", "task": env.task.name, "replicate": 1, "attempt": 1, "gates": {}, "package_sha256": ""},
+        **{"started_at_ms": 1_000, "ended_at_ms": 61_000, "ran_ms": 60_000, "limit_ms": None, "limit_origin": "none", "held_ms": 0},
+        **{"ended_by": EndedBy.AGENT, "exit_code": None, "exit_source": "driver", "void": None, "spent": None, "in_flight": 0},
+        **known,
+    }
+    return Finished(run_dir=env.run_dir, arm=env.arm, log=env.log, instruction=env.task.instruction, kept=kept, **facts)
+
+
 def codex_arm(drive: Drive = Drive.TURN, *, user: str | None = None, mounts: tuple[Mount, ...] = (), **codex: Any) -> Arm:
-    row = CodexArm(**{"package": PACKAGE, "version": "0.171.0", "model": "gpt-5.5", "effort": "high", "drive": drive, **codex})
+    row = CodexArm(**{"package": PACKAGE, "version": VERSION, "model": "gpt-5.5", "effort": "high", "drive": drive, **codex})
     return Arm("arm", AgentKind.CODEX, user=user, mounts=mounts, codex=row)
 
 

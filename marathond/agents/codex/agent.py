@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import config as files
-from marathond.agents.codex import drive, gates, server
+from marathond.agents.codex import drive, gates, leavings, server
 from marathond.agents.codex.client import connect
 from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
@@ -21,7 +21,7 @@ from marathond.agents.codex.gates import Place
 from marathond.agents.projectfiles import project_files
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
-from marathond.ports.agent import HALT_S, AgentEnd, Environment, GatePassed, Receipt, RunDir
+from marathond.ports.agent import HALT_S, AgentEnd, Environment, Finished, GatePassed, Keep, Receipt, RunDir
 
 
 class CodexAgent:
@@ -29,6 +29,7 @@ class CodexAgent:
 
     needs_model = True
     has_tool_sessions = True
+    keeps: Sequence[Keep] = leavings.KEEPS
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         assert arm.codex is not None
@@ -50,6 +51,7 @@ class CodexAgent:
             GatePassed("place", f"uid {place.uid}, cwd {place.cwd}"),
             GatePassed("project files", ", ".join(found)[:2000] or "none"),
             await gates.sidecar(env),
+            *await gates.install_check(env),
         ]
         passed += await gates.scripted_turn(env, place)
         return [*passed, await self.prepare(env, place)]
@@ -144,12 +146,8 @@ class CodexAgent:
         except CodexError as error:
             raise GateFailed("driver_failed", f"codex could not be told to stop: {error}") from error
 
-    async def collect(self, env: Environment) -> Receipt | None:
-        state = await self._state(env)
-        if "config_sha256" in state.prepared:
-            after = await to_thread.run_sync(gates.config_hash, env.run_dir.home)
-            await env.log.append("config", {"sha256": after, "same": after == state.prepared["config_sha256"]})
-        return None
+    async def collect(self, run: Finished) -> Receipt | None:
+        return await leavings.collect(run)
 
     @staticmethod
     async def _state(env: Environment) -> drive.State:

@@ -1,0 +1,27 @@
+"""What one trial's agent spent on its model, model by model, as the gateway counted it.  Read only; usage.py owns the tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from marathond.ports.agent import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpent:
+    """``models``: none, when the agent never asked.  ``open``: requests that were begun and whose end is not known yet."""
+
+    models: tuple[Spent, ...]
+    open: int
+
+
+def agent_spent(c: sqlite3.Connection, trial_id: int) -> AgentSpent:
+    rows = c.execute(
+        """SELECT model, requests, failed, unknown, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+                  iif(unpriced > 0, NULL, cost_nusd)
+           FROM model_usage WHERE trial_id = ? AND account = 'agent' ORDER BY model""",
+        (trial_id,),
+    ).fetchall()
+    still = c.execute("SELECT count(*) FROM model_request WHERE trial_id = ? AND account = 'agent' AND ended_at_ms IS NULL", (trial_id,))
+    return AgentSpent(tuple(Spent(*row) for row in rows), int(still.fetchone()[0]))
