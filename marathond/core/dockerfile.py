@@ -3,8 +3,8 @@
 Owns the list of what the engine's classic builder cannot do, or would do differently without a word.  Must not know engines.  Nothing is
 built here: whatever is no Dockerfile at all is left to the builder, whose words are better.
 
-Facts (Docker 20.10's classic builder): ``RUN`` takes no flags, ``COPY`` only ``--from`` and ``--chown``; a here-document is read as
-instructions; a ``# syntax=`` line is passed over, and ``ARG TARGETARCH`` is empty, both silently.
+Facts (the classic builder): ``RUN`` takes no flags, ``COPY`` only ``--from`` and ``--chown``; of a here-document 20.10 reads the lines as
+instructions and 26.1 runs an empty one, without a word; ``# syntax=`` is passed over and ``ARG TARGETARCH`` is empty, both silently.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Unrunnable:
     """A task directory that parks its cells instead of running.
 
     ``code`` is stable: ``task_missing``, ``task_broken``, ``task_unsupported``, ``task_changed``, ``host_too_small``, ``image_missing``,
-    ``image_build_failed``.  ``detail`` is one line: what, where, expected.
+    ``image_build_failed``, ``image_needs_buildkit``.  ``detail`` is one line: what, where, expected.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""What the kernel's cgroup files say of a container: whether a process is its own, and whether memory ran out in it.
+"""What the kernel's files say of a container: whether a process is its own, what it was started with, and whether memory ran out in it.
 
-Owns ``/proc/PID/cgroup`` and the memory controller's counters, of cgroup v1, v2 and both at once.  Must not know the engine's API.
+Owns ``/proc/PID/cgroup``, ``/proc/PID/environ`` and the memory controller's counters, of cgroup v1, v2 and both at once.  Must not know
+the engine's API.
 
 Fact (measured on 20.10.24): while a container runs, State.OOMKilled stays false however many of its processes the kernel has killed for
 memory; it turns true when the container ends.  The kernel's own counter is there at once.
@@ -8,6 +9,7 @@ memory; it turns true when the container ends.  The kernel's own counter is ther
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from marathond.core.errors import EngineError
@@ -32,6 +34,24 @@ def belongs(pid: int, container_id: str) -> bool | None:
         return None
     except OSError as exc:
         raise EngineError("container.top", 0, f"cannot read /proc/{pid}/cgroup: {exc}") from exc
+
+
+def started_with(pid: int, container_id: str, argv: Sequence[str]) -> dict[str, str] | None:
+    """The variables that the container's first process was really started with, whoever added them (a runtime may, behind the engine).
+
+    None while runc's own process has not become ``argv`` yet.  Empty when it cannot be seen from here, or is not ``argv`` (any more).
+    """
+    try:
+        if not any(container_id in line for line in _cgroup_lines(pid)):
+            return {}
+        name = (PROC / str(pid) / "comm").read_text()  # before the command line: it may become ours between the two
+        if (PROC / str(pid) / "cmdline").read_bytes() != b"".join(f"{word}\0".encode() for word in argv):
+            return None if name.startswith("runc:[") else {}
+        data = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.decode("utf-8", "replace").partition("=") for item in data.split(b"\0") if item)
+    return {name: value for name, _, value in pairs}
 
 
 def oom_kills(pid: int, container_id: str) -> int | None:

@@ -17,6 +17,7 @@ import anyio
 import structlog
 
 from marathond.core.errors import EngineError, NotFound
+from marathond.core.proxies import proxies_in
 from marathond.engine import cgroups, decode
 from marathond.engine import processes as procs
 from marathond.engine.client import EngineClient
@@ -47,8 +48,13 @@ IDLE = "while :; do sleep 86400 & wait $! || [ $? -gt 128 ] || exit 1; done"
 * ``Init`` needs a docker-init binary on the engine's host, which a minimal installation lacks, and shows it to the agent.
 """
 
+PID_1 = ["sh", "-c", IDLE]
+
 _BUSY = (409, 500)
 """Statuses of a removal that the engine could not carry out now: already in progress, or a busy mount."""
+
+_BECOME_TRIES, _BECOME_PAUSE_S = 50, 0.02
+"""How long a started container may take to run what it was told to."""
 
 _TOP_TRIES = 5
 """Looks at the process list while processes come and go; the last one counts."""
@@ -92,7 +98,7 @@ def container_body(spec: ContainerSpec) -> dict[str, Any]:
     body: dict[str, Any] = {
         "Image": spec.image_id,
         "Entrypoint": [],
-        "Cmd": ["sh", "-c", IDLE],
+        "Cmd": PID_1,
         "Healthcheck": {"Test": ["NONE"]},
         "Env": [f"{key}={value}" for key, value in spec.env.items()],
         "Labels": dict(spec.labels),
@@ -163,14 +169,30 @@ class DockerEngine:
         await self._client.request("container.start", "POST", f"containers/{container_id}/start")
 
     async def inspect_container(self, container_id: str) -> ContainerInfo | None:
-        """See the port.  ``oom_killed`` of a running container comes from the kernel: the engine tells only at the container's end."""
+        """See the port.  ``oom_killed`` of a running container comes from the kernel: the engine tells only at the container's end.
+
+        So do proxies that a runtime added behind the engine's back; they stand in ``env`` beside the engine's own (fault b13).
+        """
         try:
-            seen = decode.container(await self._client.request("container.inspect", "GET", f"containers/{container_id}/json"))
+            raw = await self._client.request("container.inspect", "GET", f"containers/{container_id}/json")
         except NotFound:
             return None
+        seen = decode.container(raw)
         if seen.running and not seen.oom_killed and cgroups.oom_kills(seen.pid, seen.id):
-            return replace(seen, oom_killed=True)
+            seen = replace(seen, oom_killed=True)
+        if seen.running and raw["Config"].get("Cmd") == PID_1:
+            real = proxies_in(await self._real_env(seen))
+            if added := [item for item in (f"{name}={value}" for name, value in real.items()) if item not in seen.env]:
+                seen = replace(seen, env=(*seen.env, *added))
         return seen
+
+    async def _real_env(self, seen: ContainerInfo) -> dict[str, str]:
+        """Of PID 1.  Right after a start the runtime's process has not become ours yet: a moment, in which we look again."""
+        for _ in range(_BECOME_TRIES):
+            if (env := cgroups.started_with(seen.pid, seen.id, PID_1)) is not None:
+                return env
+            await anyio.sleep(_BECOME_PAUSE_S)
+        return {}
 
     async def list_containers(self, labels: Mapping[str, str] | None = None) -> list[ContainerInfo]:
         params = {"all": "1"}
