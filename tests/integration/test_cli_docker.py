@@ -28,7 +28,7 @@ from marathond.ledger.verbs.campaigns import ArmRow, TaskRow
 from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms, subprocess_run
-from tests.support.rig import BASE_IMAGE, make_task
+from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S, make_task
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
 
@@ -44,7 +44,7 @@ class Trial:
 
 @pytest.fixture
 async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    engine = DockerEngine("local", docker_host)
+    engine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     yield engine
     await engine.aclose()
 
@@ -106,7 +106,7 @@ async def test_exec_passes_stdin_on_and_its_end(trial: Trial) -> None:
     command = [sys.executable, "-m", "marathond.cli.ctl", "exec", "t0001", "--", "sh", "-c", "cat; echo end"]
 
     def piped() -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(command, input=b"line\n" * 50_000, capture_output=True, timeout=60, check=False)
+        return subprocess.run(command, input=b"line\n" * 50_000, capture_output=True, timeout=240, check=False)
 
     answer = await anyio.to_thread.run_sync(piped)
     assert answer.returncode == 0, answer.stderr
@@ -114,10 +114,10 @@ async def test_exec_passes_stdin_on_and_its_end(trial: Trial) -> None:
 
 
 def _read_until(terminal: int, words: bytes | None) -> bytes:
-    """What comes from the terminal up to ``words``, or to its end; at most half a minute of silence."""
+    """What comes from the terminal up to ``words``, or to its end; at most four minutes of silence."""
     said = b""
     while words is None or words not in said:
-        if not select.select([terminal], [], [], 30)[0]:
+        if not select.select([terminal], [], [], 240)[0]:
             break
         try:
             said += os.read(terminal, 4096)
@@ -138,7 +138,7 @@ async def test_exec_brings_a_terminal_when_it_has_one(trial: Trial) -> None:
             said = _read_until(ours, b"tty xterm")
             os.write(ours, b"marathon\r")
             said += _read_until(ours, None)
-            code = process.wait(timeout=30)
+            code = process.wait(timeout=240)
             os.close(ours)
             return code, said.decode()
 

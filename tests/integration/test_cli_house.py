@@ -214,12 +214,12 @@ def test_refusals_have_the_exit_code_that_systemd_does_not_restart(error: Marath
 def test_f11_the_daemon_refuses_a_missing_ledger_in_one_line(rig: Rig) -> None:
     make_task(rig.state_dir.parent / "tasks", "short")
     command = [sys.executable, "-m", "marathond.cli.daemon"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert answer.returncode == 78 and not rig.ledger.exists()
     assert answer.stderr.splitlines()[-1].startswith("marathond: no ledger at ") and "Traceback" not in answer.stderr
-    usage = subprocess.run([*command, "--nonsense"], capture_output=True, text=True, timeout=60, check=False)
+    usage = subprocess.run([*command, "--nonsense"], capture_output=True, text=True, timeout=240, check=False)
     assert usage.returncode == 2
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=240, check=False)
     assert (version.returncode, version.stdout) == (0, "marathond 0.1.0\n")
 
 

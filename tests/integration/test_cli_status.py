@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,14 +32,17 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     with rig.sql() as c:
         rig.observe_all(c, waiting=[{"code": "CONCURRENCY", "count": 1, "text": "CONCURRENCY 4/4"}])
     lines = rig.ask("status").splitlines()
-    assert lines[0].startswith(f"marathond 0.1.0  pid {os.getpid()} up 1m0") and lines[0].endswith("campaign x   healthy · 1 in review")
+    assert re.match(rf"marathond 0\.1\.0  pid {os.getpid()} up 1m\d\ds ", lines[0])
+    assert lines[0].endswith("campaign x   healthy · 1 in review")
     assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration)")
     assert lines[2] == "  1 in review: marathonctl review"
     assert lines[3] == "networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free"
     table = [line.split() for line in lines[5:8]]
     assert table[0] == ["arm", "done", "reward", "partial", "tests", "budget-ended", "voids", "running", "open", "review"]
     assert table[1] == ["plain", "1", "1.00", "(1/1)", "0.50", "0.75", "0", "%", "0", "1", "0", "0"]
-    assert lines[10].split()[:6] == ["t0003", "rust", "plain", "running", "2m05s", "in"]
+    trial, task, arm, state, elapsed, word = lines[10].split()[:6]
+    assert (trial, task, arm, state, word) == ("t0003", "rust", "plain", "running", "in")
+    assert re.fullmatch(r"2m(0[5-9]|[1-5]\d)s", elapsed)  # 2m05s when it was written; the look comes later
     assert lines[-1] == "waiting: 1 cell — 1 CONCURRENCY 4/4"
 
 
@@ -228,7 +232,7 @@ def test_off_a_terminal_nothing_is_coloured_cut_or_asked(rig: Rig) -> None:
 def test_status_starts_without_the_heavy_packages(rig: Rig) -> None:
     heavy = {"pydantic", "aiodocker", "aiohttp", "aiosqlite", "anyio", "asyncio", "typer", "rich", "structlog"}
     code = f"import sys; from marathond.cli import ctl; code = ctl.run(['status']); print(code, sorted({heavy} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True, timeout=240, check=True)
     assert found.stdout.splitlines()[-1] == "0 []"
 
 

@@ -45,20 +45,20 @@ class Echo:
 
 
 @asynccontextmanager
-async def serving(path: Path, deadline_s: float = 20.0) -> AsyncIterator[Echo]:
+async def serving(path: Path, deadline_s: float = 120.0) -> AsyncIterator[Echo]:
     handler = Echo()
     server = ControlServer(path, handler, deadline_s=lambda verb: 0.05 if verb == "hang" else deadline_s)
     async with anyio.create_task_group() as tasks:
         await tasks.start(server.serve)
         yield handler
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             while server.callers:  # anyio trips over a connection that is readable and cancelled in the same turn of the loop
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
 
 
 async def ask(path: Path, verb: str, **args: Any) -> Any:
-    return await anyio.to_thread.run_sync(lambda: call(path, verb, args, timeout_s=20))
+    return await anyio.to_thread.run_sync(lambda: call(path, verb, args, timeout_s=120))
 
 
 async def raw(path: Path, payload: bytes) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ async def raw(path: Path, payload: bytes) -> list[dict[str, Any]]:
 
     def talk() -> bytes:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(20)
+            connection.settimeout(120)
             connection.connect(str(path))
             connection.sendall(payload)
             connection.shutdown(socket.SHUT_WR)
@@ -122,7 +122,7 @@ async def test_a_request_without_end_is_cut_off(tmp_path: Path) -> None:
 
     def pour() -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(20)
+            connection.settimeout(120)
             connection.connect(str(path))
             connection.sendall(b"x" * protocol.REQUEST_MAX_BYTES)
             answer: dict[str, Any] = json.loads(connection.recv(65536))
@@ -158,7 +158,7 @@ async def test_the_request_that_ends_the_server_is_answered(tmp_path: Path) -> N
             tasks.cancel_scope.cancel()
             return "stopping"
 
-        await tasks.start(ControlServer(path, stop, deadline_s=lambda _: 20).serve)
+        await tasks.start(ControlServer(path, stop, deadline_s=lambda _: 120).serve)
         answers: list[object] = []
 
         async def caller() -> None:
@@ -264,7 +264,7 @@ async def test_a_stranger_is_refused_by_name(tmp_path: Path) -> None:
                 os.setresgid(nobody.pw_gid, nobody.pw_gid, nobody.pw_gid)
                 os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
                 connection = socket.socket(socket.AF_UNIX)
-                connection.settimeout(20)
+                connection.settimeout(120)
                 connection.connect(str(path))
                 os.write(writer, connection.recv(4096))
             finally:

@@ -15,7 +15,7 @@ from marathond.flow import scheduler
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.private_engine import PrivateEngine
 from tests.support.relay import Relay
-from tests.support.rig import Rig, make_task
+from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -23,6 +23,8 @@ RUNS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs
 WAITS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 ENGINE_BAD = "SELECT json_extract(value_json, '$.ok') = 0 FROM observation WHERE key = 'engine'"
 ENGINE_GOOD = "SELECT json_extract(value_json, '$.ok') = 1 FROM observation WHERE key = 'engine'"
+SILENCE_S = 6.0
+"""What an engine that is not mute answers within, on a loaded machine too; each test waits for it once or twice."""
 WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
 
 
@@ -52,18 +54,13 @@ def let_go(rig: Rig, trial_id: int = 1) -> None:
     (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
 
 
-async def agent_runs(rig: Rig) -> None:
-    """The ledger says so a moment before it is true: the agent's own line tells."""
-    await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "runs").exists)
-
-
 @pytest.mark.parametrize("request_", [b"networks/create", b"containers/create", b"/start HTTP", b"/exec HTTP"])
 async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twice(
     docker_host: str, tmp_path: Path, upstream: Path, short_tmp: Path, request_: bytes
 ) -> None:
     """From this request on no answer comes back, for a while; the engine itself carries every one of them out."""
     async with Relay(short_tmp / "s", upstream) as relay:
-        overrides = {"engine.call_timeout_s": 2.0, "admission.concurrency": 1}
+        overrides = {"engine.call_timeout_s": SILENCE_S, "admission.concurrency": 1}
         tasks = [make_task(tmp_path, "t", network="public")]
         async with Rig(relay.url, tasks=tasks, arms={"r": RUNS}, replicates=3, overrides=overrides) as rig:
             # The second trial is to meet it: its cell is not admitted before the first one's network is gone.
@@ -81,7 +78,7 @@ async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twic
             assert len(rig.sql("SELECT code FROM void")) <= (request_ == b"/exec HTTP")
             assert runs_of(rig) == [1, 1, 1]
             await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
-            engine = DockerEngine("local", docker_host)
+            engine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
             await assert_nothing_left(rig, engine)
             await engine.aclose()
 
@@ -89,7 +86,7 @@ async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twic
 async def test_b10_a_running_agent_is_waited_for_and_no_image_is_given_up(tmp_path: Path, upstream: Path, short_tmp: Path) -> None:
     """Before anything was built or pulled, too: an engine that hangs is no reason to park a task."""
     async with Relay(short_tmp / "s", upstream) as relay:
-        overrides = {"engine.call_timeout_s": 1.0, "engine.build_retries": 0, "admission.concurrency": 1}
+        overrides = {"engine.call_timeout_s": SILENCE_S, "engine.build_retries": 0, "admission.concurrency": 1}
         relay.mute_at = b"/images/"
         async with Rig(relay.url, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}, replicates=2, overrides=overrides) as rig:
             await rig.until(ENGINE_BAD)
@@ -101,7 +98,7 @@ async def test_b10_a_running_agent_is_waited_for_and_no_image_is_given_up(tmp_pa
             let_go(rig)
             relay.mute = False
             await rig.until("SELECT state = 'scored' FROM trial WHERE trial_id = 1")
-            await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+            await rig.agent_runs(2)
             let_go(rig, 2)
             await rig.until_done()
             assert rig.sql("SELECT code FROM void") == []
@@ -114,7 +111,7 @@ async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: 
     own_engine.arguments.append("--live-restore")
     own_engine.start()
     async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
-        await agent_runs(rig)
+        await rig.agent_runs()
         await anyio.to_thread.run_sync(own_engine.kill)
         await rig.until(ENGINE_BAD)
         await anyio.to_thread.run_sync(own_engine.start)
@@ -127,10 +124,10 @@ async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: 
 
 async def test_b11_dockerd_restarted_without_it_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
     async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
-        await agent_runs(rig)
+        await rig.agent_runs()
         await anyio.to_thread.run_sync(own_engine.kill)
         await anyio.to_thread.run_sync(own_engine.start)
-        await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+        await rig.agent_runs(2)
         let_go(rig, 2)
         await rig.until_done()
         assert rig.sql("SELECT attempt, state FROM trial") == [(1, "voided"), (2, "scored")]

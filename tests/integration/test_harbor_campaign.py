@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 
 def _get(base: str, path: str) -> Any:
-    with urllib.request.urlopen(base + path, timeout=30) as answer:
+    with urllib.request.urlopen(base + path, timeout=240) as answer:
         return json.load(answer)
 
 

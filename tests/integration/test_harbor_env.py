@@ -31,7 +31,7 @@ def test_a_failing_script_is_seen() -> None:
 
 def test_viewer_answers_on_the_loopback(tmp_path: Path) -> None:
     with harbor_view(tmp_path) as url:
-        with urllib.request.urlopen(f"{url}/api/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}/api/health", timeout=240) as answer:
             assert answer.status == 200
-        with urllib.request.urlopen(f"{url}/api/jobs", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}/api/jobs", timeout=240) as answer:
             assert json.load(answer)["total"] == 0

@@ -111,7 +111,7 @@ def viewer(out: Path) -> Iterator[str]:
 
 
 def get(url: str, *parts: str) -> Any:
-    with urllib.request.urlopen("/".join([url, "api", *map(urllib.parse.quote, parts)]), timeout=30) as answer:
+    with urllib.request.urlopen("/".join([url, "api", *map(urllib.parse.quote, parts)]), timeout=240) as answer:
         return json.load(answer)
 
 

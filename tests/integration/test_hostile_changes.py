@@ -26,7 +26,7 @@ async def let_go(rig: Rig, task: str) -> None:
 async def test_a_task_that_changes_under_its_running_agent_is_not_graded(docker_host: str, tmp_path: Path) -> None:
     """Gone, with other tests, or untouched: the first two are void with the reason and parked, the third is scored."""
     names = ("vanishes", "edited", "stays")
-    tasks = [make_task(tmp_path, name, instruction=WAITS, agent_s=100) for name in names]
+    tasks = [make_task(tmp_path, name, instruction=WAITS, agent_s=1000) for name in names]
     async with Rig(docker_host, tasks=tasks, arms=ARMS, overrides=MANY) as rig:
         await rig.until("SELECT count(*) = 3 FROM trial WHERE state = 'running'")
         shutil.rmtree(tmp_path / "vanishes")
@@ -48,7 +48,7 @@ async def test_a_task_that_changes_under_its_running_agent_is_not_graded(docker_
 async def test_a_task_edited_between_plan_and_start_parks_as_changed(docker_host: str, tmp_path: Path) -> None:
     """One slot: the second task is edited while the first one holds it."""
     tasks = [
-        make_task(tmp_path, "first", instruction=WAITS, agent_s=100),
+        make_task(tmp_path, "first", instruction=WAITS, agent_s=1000),
         make_task(tmp_path, "second", instruction="touch /logs/artifacts/ran"),
         make_task(tmp_path, "third", instruction="true"),
     ]

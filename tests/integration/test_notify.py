@@ -14,7 +14,7 @@ from marathond.service.notify import Notifier
 def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[socket.socket, str]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     request.addfinalizer(listener.close)
-    listener.settimeout(20)
+    listener.settimeout(120)
     if request.param == "path":
         name = str(tmp_path / "notify")
         listener.bind(name)

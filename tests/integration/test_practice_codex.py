@@ -20,7 +20,7 @@ from tests.conftest import IN_CI
 from tests.support.codex_env import codex_binary
 from tests.support.codex_turns import KEY, Codex
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(480)]
 DIRECT, CODE = "gpt-5.5", "gpt-6-sol"
 both_surfaces = pytest.mark.parametrize("model", [DIRECT, CODE])
 
@@ -220,7 +220,7 @@ async def test_a_cut_stream_is_asked_for_again_and_nothing_runs_twice(
 
 async def test_a_stall_longer_than_codex_waits_is_asked_for_again(codex: Path, tmp_path: Path) -> None:
     steps = [{**count("one"), "fault": [{"kind": "stall", "for_s": 600}]}]
-    idle = "stream_idle_timeout_ms = 1000"
+    idle = "stream_idle_timeout_ms = 6000"  # longer than a loaded machine takes for an ordinary answer
     async with (
         provider(practice(*steps), tmp_path) as server,
         Codex(codex, tmp_path, url(server), DIRECT, provider=idle) as driven,

@@ -41,12 +41,12 @@ def program(tmp_path: Path) -> Path:
 
 def install(program: Path, root: Path) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": "/usr/bin:/bin", "PROGRAM": str(program), "DESTDIR": str(root)}
-    return subprocess.run([str(SYSTEMD / "install.sh")], env=environ, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([str(SYSTEMD / "install.sh")], env=environ, capture_output=True, text=True, timeout=240, check=False)
 
 
 def verify(unit: Path) -> str:
     """What systemd has to say; empty when it has nothing against the unit.  It exits 0 on an unknown key, so the words count."""
-    result = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=240, check=False)
     return (result.stderr + result.stdout).strip() + (f" (exit {result.returncode})" if result.returncode else "")
 
 

@@ -95,7 +95,7 @@ def test_f01_two_names_of_one_ledger_share_the_lock(path: Path, tmp_path: Path) 
 def _hold(path: str, ready: object, stop: object) -> None:
     open_for_daemon(Path(path), host=HOST, filesystem_type="ext4", now_ms=T0)
     ready.set()  # type: ignore[attr-defined]
-    stop.wait(60)  # type: ignore[attr-defined]
+    stop.wait(480)  # type: ignore[attr-defined]
 
 
 def test_f01_lock_of_a_killed_daemon_is_free(path: Path) -> None:
@@ -103,7 +103,7 @@ def test_f01_lock_of_a_killed_daemon_is_free(path: Path) -> None:
     ready, stop = context.Event(), context.Event()
     other = context.Process(target=_hold, args=(str(path), ready, stop))
     other.start()
-    assert ready.wait(60)
+    assert ready.wait(240)
     assert f"in use by pid {other.pid} " in str(refusal(path))
     other.kill()
     other.join()

@@ -59,12 +59,12 @@ def put(c: sqlite3.Connection, key: str, gate: threading.Event | None = None, en
     if entered is not None:
         entered.set()
     if gate is not None:
-        assert gate.wait(30)
+        assert gate.wait(240)
     return key
 
 
 async def soon(event: threading.Event) -> None:
-    assert await anyio.to_thread.run_sync(event.wait, 30)
+    assert await anyio.to_thread.run_sync(event.wait, 240)
 
 
 async def test_the_private_surface_of_aiosqlite_is_what_we_pinned(ledger: SqliteLedger) -> None:
@@ -177,7 +177,7 @@ async def test_f04_readers_do_not_block_the_writer_and_see_one_state(ledger: Sql
     def look_twice(c: sqlite3.Connection) -> None:
         seen.append(count(c))
         entered.set()
-        assert gate.wait(30)
+        assert gate.wait(240)
         seen.append(count(c))
 
     async with anyio.create_task_group() as group:

@@ -148,7 +148,7 @@ def new_python() -> str | None:
     check = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))"
     for name in names:
         found = shutil.which(name)
-        if found and subprocess.run([found, "-c", check], capture_output=True, timeout=30, check=False).returncode == 0:
+        if found and subprocess.run([found, "-c", check], capture_output=True, timeout=120, check=False).returncode == 0:
             return found
     return None
 
@@ -166,7 +166,7 @@ def _make_debian(root: Path, log: Path) -> None:
 
 
 def run_harbor_python(
-    script: str, *arguments: str, paths: Sequence[Path] = (), profile: Profile = "view", timeout_s: float = 120.0
+    script: str, *arguments: str, paths: Sequence[Path] = (), profile: Profile = "view", timeout_s: float = 480.0
 ) -> subprocess.CompletedProcess[str]:
     """Run Python source with Harbor importable; ``arguments`` are its ``sys.argv[1:]``.  Raises SetupError, TimeoutExpired."""
     env = harbor_env(profile)
@@ -177,7 +177,7 @@ def run_harbor_python(
 
 
 @contextlib.contextmanager
-def harbor_view(folder: Path, timeout_s: float = 60.0) -> Iterator[str]:
+def harbor_view(folder: Path, timeout_s: float = 240.0) -> Iterator[str]:
     """Harbor's viewer over a folder of jobs, on a free port of the loopback: its base URL.  What ``harbor view`` runs, without the CLI."""
     env = harbor_env("view")
     argv = env.command(["python", "-c", _VIEWER, str(folder)], [folder])

@@ -140,7 +140,7 @@ class Client:
                     got.broken = True
                 *whole, got.rest = buffer.split(b"\n\n")
                 got.events = [json.loads(event.split(b"\ndata: ")[1]) for event in whole]
-        except aiohttp.ServerDisconnectedError:
+        except aiohttp.ClientConnectionError:  # closed or reset, as the kernel saw it first
             return Got(0, {}, broken=True)
         if keep and got.completed is not None:
             self.keep(got)
