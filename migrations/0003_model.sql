@@ -67,6 +67,17 @@ CREATE TABLE model_refusal (
     PRIMARY KEY (trial_id, account, code)
 ) STRICT, WITHOUT ROWID;
 
+-- What the first request of a trial's agent asked for: names, hashes and small values, no word of what was said (core/contract.py, fault a14).
+-- The first that was told counts: after a restart the gateway tells of a later one again.
+CREATE TABLE first_request (
+    trial_id   INTEGER PRIMARY KEY REFERENCES trial,
+    shape_json TEXT    NOT NULL CONSTRAINT first_request_shape_is_json CHECK (json_valid(shape_json)),
+    at_ms      INTEGER NOT NULL
+) STRICT;
+CREATE TRIGGER first_request_is_fixed BEFORE UPDATE ON first_request BEGIN SELECT RAISE(ABORT, 'first_request_is_fixed'); END;
+CREATE TRIGGER first_request_is_never_deleted BEFORE DELETE ON first_request
+BEGIN SELECT RAISE(ABORT, 'first_request_is_never_deleted'); END;
+
 -- The sums of model_request per trial, account and model; written in the same transaction, so that status need not add up a million rows.
 CREATE TABLE model_usage (
     trial_id        INTEGER NOT NULL REFERENCES trial,

@@ -6,6 +6,7 @@ Pure; must not know where the journal lies.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,14 @@ class Begun:
     who: Who
     wall_ms: int
     mono_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The shape of the first request that a trial's listener saw (core/contract.py)."""
+
+    who: Who
+    shape: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,7 @@ class Aside:
     """Known, and nothing to keep: a life began, a torn line was seen."""
 
 
-Event = Begun | Held | Released | Ended | TurnedAway | Segment | Aside
+Event = Begun | First | Held | Released | Ended | TurnedAway | Segment | Aside
 
 
 def decode(fields: Mapping[str, Any]) -> Event:
@@ -147,6 +156,8 @@ def decode(fields: Mapping[str, Any]) -> Event:
     match read.text("event"):
         case "begin":
             return Begun(_who(read), read.count("wall_ms"), read.count("mono_ms"))
+        case "first":
+            return First(_who(read), _clean(read.table("shape")))
         case "held":
             return Held(read.count("begin"), read.count("from_mono_ms"))
         case "released":
@@ -198,6 +209,12 @@ def _ended(read: _Fields) -> Ended:
         error_type=read.maybe("error_type", read.text),
         route=read.text("route"),
     )
+
+
+def _clean(table: dict[str, Any]) -> dict[str, Any]:
+    """JSON may hold half a surrogate pair, the ledger may not."""
+    cleaned: dict[str, Any] = json.loads(json.dumps(table, ensure_ascii=False).encode("utf-8", "replace"))
+    return cleaned
 
 
 def _tokens(read: _Fields) -> Tokens:

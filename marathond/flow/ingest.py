@@ -20,6 +20,7 @@ from marathond.core.model import AgentKind
 from marathond.core.model_rules import Found, new_or_over, of_campaign, of_request
 from marathond.core.requests import Ended, Event, Segment, decode
 from marathond.flow import ways
+from marathond.flow.contracts import Contracts
 from marathond.flow.world import World, log
 from marathond.gateway import journal_read
 from marathond.gateway.journal_read import Position, Record, Torn
@@ -38,7 +39,7 @@ REST_MS = 60_000
 SPENT = ("usage_limit", "upstream_auth")
 GATEWAY = ("gateway_", "port_taken")
 """What the codes of findings about the gateway itself begin with."""
-WATCHED = ("model_changed", "other_model", "bad_request_one_arm", "held_disparity")
+WATCHED = ("model_changed", "other_model", "bad_request_one_arm", "held_disparity", "arm_contract_differs")
 """Findings over a whole campaign, closed when they are true no longer."""
 
 
@@ -70,7 +71,9 @@ class Intake:
         self._confirmed = -1
         self._compared_ms = -COMPARE_MS
         self._touched = True
+        self._began_ms, self._away = world.clock.mono_ms(), True
         self._told: dict[tuple[str, str], str] = {}
+        self._contracts = Contracts(world)
         self._loaded = False
         self._spent: dict[str, int] = {}
         """Route to the newest request by which the provider said that its account is spent, or its key refused."""
@@ -171,8 +174,13 @@ class Intake:
 
     async def _of_gateway(self) -> list[Found]:
         seen = await ways.sign_of_life(self.world)
+        if self._away != bool(seen.away):
+            self._away = bool(seen.away)
+            self.world.wake.ring()
         if seen.away:
-            return [Found("gateway_stale", "error", "gateway", seen.away)] if await gateway_needed(self.world) else []
+            # Both processes start together at boot: the gateway has a moment before it is missed.
+            missed = self.world.clock.mono_ms() - self._began_ms >= ways.ALIVE_MS and await gateway_needed(self.world)
+            return [Found("gateway_stale", "error", "gateway", seen.away)] if missed else []
         found = [
             Found("gateway_key", "error", route, f"no request of route {route} goes out, all are held: {why}")
             for route, why in seen.key_errors.items()
@@ -197,7 +205,7 @@ class Intake:
         world = self.world
         campaign_id = world.fixed.campaign_id
         seen, held = await world.ledger.read(usage.outcomes, campaign_id), await world.ledger.read(usage.waits, campaign_id)
-        await self._say(WATCHED, of_campaign(seen, held))
+        await self._say(WATCHED, [*of_campaign(seen, held), *await self._contracts.look()])
 
     async def _load(self) -> None:
         """What an earlier life told, and is still open, once."""

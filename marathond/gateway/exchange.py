@@ -9,9 +9,9 @@ the provider refused) or ``unknown`` (cut in mid-stream: never 0).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from marathond.gateway.files import Listener
 from marathond.gateway.journal import Journal
@@ -57,6 +57,13 @@ class Exchange:
         """:raises ArtifactError: it could not be written down, so it must not go out."""
         self.number = journal.next_number(self.listener.trial)
         self.begin = journal.append("begin", **self._who(), wall_ms=clock.wall_ms(), mono_ms=self.arrived_ms)
+
+    def first(self, journal: Journal, shape: Mapping[str, Any]) -> None:
+        """What it asked for, as hashes and names; told of the first one that its listener saw.
+
+        :raises ArtifactError: it could not be written down.
+        """
+        journal.append("first", **self._who(), begin=self.begin, shape=shape)
 
     def waits(self, journal: Journal, clock: Clock) -> None:
         """It has to wait, for the provider or the budget; told once.

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -70,6 +71,14 @@ class House:
             self.refusals.count(self.journal, self.clock, listener, refuse.status, refuse.code)
         except ArtifactError as err:
             log.error("refusal_not_recorded", listener=listener.name, code=refuse.code, error=str(err))
+        self.wrote()
+
+    def first(self, exchange: Exchange, shape: dict[str, Any]) -> None:
+        """Record the shape of a listener's first request; one that is not recorded is not compared, and nothing waits for it."""
+        try:
+            exchange.first(self.journal, shape)
+        except ArtifactError as err:
+            log.error("shape_not_recorded", trial=exchange.listener.trial, error=str(err))
         self.wrote()
 
     def waits(self, exchange: Exchange) -> None:

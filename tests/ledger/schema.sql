@@ -132,6 +132,12 @@ CREATE TABLE finding (
     ack_reason    TEXT
 ) STRICT;
 
+CREATE TABLE first_request (
+    trial_id   INTEGER PRIMARY KEY REFERENCES trial,
+    shape_json TEXT    NOT NULL CONSTRAINT first_request_shape_is_json CHECK (json_valid(shape_json)),
+    at_ms      INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE gateway_journal (
     journal_id INTEGER PRIMARY KEY AUTOINCREMENT,
     identity   TEXT    NOT NULL CONSTRAINT gateway_journal_taken_once UNIQUE,   -- its own word; '': nothing was read of it yet
@@ -702,6 +708,11 @@ CREATE TRIGGER finding_is_fixed BEFORE UPDATE OF finding_id, code, subject, open
 BEGIN SELECT RAISE(ABORT, 'finding_is_fixed'); END;
 
 CREATE TRIGGER finding_is_never_deleted BEFORE DELETE ON finding BEGIN SELECT RAISE(ABORT, 'finding_is_never_deleted'); END;
+
+CREATE TRIGGER first_request_is_fixed BEFORE UPDATE ON first_request BEGIN SELECT RAISE(ABORT, 'first_request_is_fixed'); END;
+
+CREATE TRIGGER first_request_is_never_deleted BEFORE DELETE ON first_request
+BEGIN SELECT RAISE(ABORT, 'first_request_is_never_deleted'); END;
 
 CREATE TRIGGER ledger_identity_is_never_deleted BEFORE DELETE ON ledger_identity
 BEGIN SELECT RAISE(ABORT, 'ledger_identity_is_never_deleted'); END;

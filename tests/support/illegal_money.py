@@ -1,4 +1,4 @@
-"""Rules of money and notices with a statement that each refuses, for tests/ledger/test_schema_rules.py.  No test of its own."""
+"""Rules of money, first requests and notices with a statement that each refuses, for test_schema_rules.py.  No test of its own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ MONEY: list[tuple[str, str]] = [
     ("trial_repeats_its_usage", "UPDATE trial SET priced = 9 WHERE trial_id = {running}"),
     ("model_usage_is_fixed", "UPDATE model_usage SET model = 'other'"),
     ("model_usage_is_never_deleted", "DELETE FROM model_usage"),
+    ("first_request_shape_is_json", "INSERT INTO first_request VALUES ({running}, 'no', 1)"),
+    ("first_request_is_fixed", "UPDATE first_request SET shape_json = '{{}}'"),
+    ("first_request_is_never_deleted", "DELETE FROM first_request"),
     ("notice_told_once", "INSERT INTO notice (key, kind, message_json, at_ms) VALUES ('finding:1', 'x', '{{}}', 1)"),
     ("notice_message_is_json", "INSERT INTO notice (key, kind, message_json, at_ms) VALUES ('finding:9', 'x', 'no', 1)"),
     ("notice_is_fixed", "UPDATE notice SET kind = 'other'"),
@@ -30,7 +33,8 @@ MONEY: list[tuple[str, str]] = [
 
 
 def plant_money(c: sqlite3.Connection, trial_id: int) -> None:
-    """Usage of one trial, and a notice that one channel took and the other did not yet."""
+    """Usage and first request of one trial, and a notice that one channel took and the other did not yet."""
     c.execute(f"{USAGE} VALUES (?, 'agent', 'm', 1, 7)", (trial_id,))
+    c.execute("INSERT INTO first_request VALUES (?, '{}', 1)", (trial_id,))
     c.execute("INSERT INTO notice (key, kind, message_json, at_ms) VALUES ('finding:1', 'stop_loss', '{}', 1)")
     c.execute("INSERT INTO notice_sending (notice_id, channel, tries, told_at_ms) VALUES (1, 'command', 1, 2), (1, 'webhook', 1, NULL)")

@@ -28,6 +28,8 @@ def tracked() -> list[Path]:
 
 
 TRACKED = tracked()
+QUOTED = ROOT / "marathond" / "agents" / "codex" / "contracts"
+"""What codex says word for word, its own names for agents included."""
 PYTHON = [path for path in TRACKED if path.suffix == ".py"]
 
 
@@ -61,7 +63,7 @@ def test_there_is_something_to_look_at() -> None:
     assert ROOT / "pyproject.toml" in TRACKED
 
 
-@pytest.mark.parametrize("path", TRACKED, ids=name)
+@pytest.mark.parametrize("path", [path for path in TRACKED if path.parent != QUOTED], ids=name)
 def test_no_path_of_one_machine(path: Path) -> None:
     found = [
         f"{name(path)}:{number}: {line.strip()[:120]}"

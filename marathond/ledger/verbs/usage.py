@@ -12,8 +12,22 @@ from dataclasses import dataclass
 from marathond.core.model import trial_label
 from marathond.core.model_rules import Found, Outcome, Waits
 from marathond.core.money import Price, request_cost_nusd
-from marathond.core.requests import BURIED, HOLD_AT_MOST_MS, Begun, Ended, Event, Held, Released, Segment, Tokens, TurnedAway, Who, union_ms
-from marathond.ledger.verbs import findings
+from marathond.core.requests import (
+    BURIED,
+    HOLD_AT_MOST_MS,
+    Begun,
+    Ended,
+    Event,
+    First,
+    Held,
+    Released,
+    Segment,
+    Tokens,
+    TurnedAway,
+    Who,
+    union_ms,
+)
+from marathond.ledger.verbs import findings, shapes
 from marathond.ledger.verbs.admission import open_stop
 from marathond.ledger.verbs.sql import LIVE, must, one, scalar
 
@@ -142,6 +156,9 @@ class _Intake:
             case Begun():
                 if self._ours(event.who.trial_id):
                     self._begun(seq, event)
+            case First(who, shape):
+                if who.account == "agent" and self._ours(who.trial_id):
+                    shapes.keep(self.c, who.trial_id, shape, now_ms=self.now_ms)
             case Held(begin, from_mono_ms):
                 self._change(begin, "held_from_mono_ms = ?, held_until_mono_ms = NULL", from_mono_ms)
             case Released(begin, until_mono_ms):

@@ -1,0 +1,37 @@
+"""Compares the first requests of a campaign's trials, as the gateway saw them, with what the rows of their arms declare (fault a14).
+
+Owns the reading and the pairing.  Decides nothing: the rules are core/contract_rules.py, what a row declares agents/codex/contract.py.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from marathond.agents.codex.contract import declared
+from marathond.core.arms import arm_from_data
+from marathond.core.contract_rules import Asked, contracts_differ
+from marathond.core.model import AgentKind
+from marathond.core.model_rules import Found
+from marathond.flow.world import World
+from marathond.ledger.verbs import shapes, stored
+
+
+class Contracts:
+    """What is known of the campaign's contracts; one per daemon life."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen = -1
+        self._found: list[Found] = []
+
+    async def look(self) -> list[Found]:
+        """Every finding that is true now.  Cheap where no trial has begun to ask since the last look."""
+        ledger, campaign_id = self._world.ledger, self._world.fixed.campaign_id
+        seen = await ledger.read(shapes.count)
+        if seen != self._seen:
+            rows = await ledger.read(shapes.shapes, campaign_id)
+            arms = [arm_from_data(row.data) for row in await ledger.read(stored.arms_of, campaign_id) if row.kind == AgentKind.CODEX]
+            declares = {(a.name, b.name): declared(a, b) for a, b in permutations(arms, 2)}
+            self._found = contracts_differ([Asked(row.trial_id, row.arm, row.task, row.shape) for row in rows], declares)
+            self._seen = seen
+        return self._found

@@ -1,0 +1,103 @@
+"""What each arm's codex is really given, through the whole way, against the reviewed records and against each other (fault a14).
+
+A third arm is planted: its row declares a mount, and what is mounted is a skill that codex tells the model of.  Nobody declared that.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from marathond.agents.codex import contract
+from marathond.core.contract import differences, undeclared, undelivered
+from marathond.core.model import Drive
+from marathond.flow.contracts import Contracts
+from tests.support.contracts import ARMS, contract_campaign, rows
+from tests.support.model_rig import ModelRan
+
+pytestmark = pytest.mark.docker
+
+SKILL = "---\nname: brew\ndescription: how to brew\n---\nBrew.\n"
+Captured = tuple[ModelRan, dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def direct(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
+    folder = tmp_path_factory.mktemp("direct")
+    (folder / "skill").mkdir()
+    (folder / "skill" / "SKILL.md").write_text(SKILL)
+    mounts = [{"source": str(folder / "skill"), "target": "/app/.agents/skills/brew"}]
+    with contract_campaign(docker_host, folder, "direct", {**ARMS, "skilled": {**ARMS["plain"], "mounts": mounts}}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def code(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
+    with contract_campaign(docker_host, tmp_path_factory.mktemp("code"), "code") as made:
+        yield made
+
+
+@pytest.fixture(params=contract.SURFACES)
+def surface(request: pytest.FixtureRequest) -> contract.Surface:
+    chosen: contract.Surface = request.param
+    return chosen
+
+
+@pytest.fixture
+def made(surface: contract.Surface, request: pytest.FixtureRequest) -> Captured:
+    captured: Captured = request.getfixturevalue(surface)
+    return captured
+
+
+@pytest.mark.parametrize("drive", list(Drive))
+def test_a14_the_contract_is_the_reviewed_one(made: Captured, surface: contract.Surface, drive: Drive) -> None:
+    """If this fails after an upgrade: python -m tests.support.contracts, and read what changed before it is committed."""
+    found = differences(contract.reviewed(drive, surface), made[1][contract.DRIVES[drive]])
+    assert not found, "\n".join(each.words("reviewed", "now") for each in found)
+
+
+def test_a03_a14_a15_plain_and_goal_differ_in_what_their_rows_declare_alone(made: Captured) -> None:
+    ran, contracts = made
+    arms = rows(ran)
+    declared = contract.declared(arms["plain"], arms["goal"])
+    found = undeclared(contracts["plain"], contracts["goal"], declared)
+    assert not found, "\n".join(each.words("plain", "goal") for each in found)
+    assert undelivered(contracts["plain"], contracts["goal"], declared) == []
+    for made_ in contracts.values():
+        assert not [tool for tool in made_["tools"] if str(tool.get("type", "")).startswith(("web_search", "mcp"))]
+
+
+def test_a14_a_real_difference_that_no_row_declares_is_named(direct: Captured) -> None:
+    ran, contracts = direct
+    arms = rows(ran)
+    assert contract.declared(arms["plain"], arms["skilled"]) == ()
+    found = undeclared(contracts["plain"], contracts["skilled"], ())
+    # What codex says of skills begins the message that began with the permissions, and names the skill.
+    told, pushed = "input.developer <skills_instructions>", "input.developer <permissions instructions>.message"
+    assert {each.where for each in found} == {told, pushed}, [each.words() for each in found]
+    assert "brew" in next(each.b["text"] for each in found if each.where == told)
+    changed = copy.deepcopy(contracts["plain"])
+    changed["body"]["reasoning"]["effort"] = "low"
+    (named,) = undeclared(contracts["plain"], changed, ())
+    assert named.where == "body.reasoning.effort"
+
+
+def test_a14_the_gateway_saw_it_too_and_a_finding_says_so(direct: Captured) -> None:
+    ran, _ = direct
+    assert ran.portal.call(ran.rig.until, "SELECT count(*) = 2 FROM finding WHERE code = 'arm_contract_differs'")
+    found = {subject: detail for _, subject, detail in ran.findings("arm_contract_differs")}
+    assert all("skilled" in subject and "instructions: " in detail for subject, detail in found.items()), found
+    assert {frozenset(subject.split(" x ")) for subject in found} == {frozenset({"skilled", other}) for other in ARMS}
+    text = "".join(shape for (shape,) in ran.rig.sql("SELECT shape_json FROM first_request"))
+    assert "exec_command" in text and "TASK-contract" not in text and "You are Codex" not in text
+
+
+def test_arms_that_differ_as_declared_give_no_finding(code: Captured) -> None:
+    ran, _ = code
+    assert ran.portal.call(ran.rig.until, "SELECT count(*) = 2 FROM first_request")
+    assert ran.rig.daemon is not None and ran.rig.daemon.world is not None
+    assert ran.portal.call(Contracts(ran.rig.daemon.world).look) == []
+    assert ran.findings("arm_contract_differs") == []

@@ -1,0 +1,218 @@
+"""Contracts of arms: taken apart by name, compared, and judged by what rows declare (fault a14); on the records that are shipped."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from marathond.agents.codex import contract
+from marathond.core.arms import arm_to_data
+from marathond.core.contract import ABSENT, Declared, Difference, differences, shape, tools_of, undeclared, undelivered
+from marathond.core.contract_rules import Asked, contracts_differ
+from marathond.core.model import AgentKind, Arm, CodexArm, Drive
+
+surfaces = pytest.mark.parametrize("surface", contract.SURFACES)
+
+
+def arm(drive: Drive = Drive.TURN, name: str = "", **codex: Any) -> Arm:
+    row = CodexArm(package="p", version="0.171.0", model="m", effort="high", drive=drive, **codex)
+    return Arm(name or contract.DRIVES[drive], AgentKind.CODEX, codex=row)
+
+
+PLAIN, GOAL = arm(), arm(Drive.GOAL)
+DECLARED = contract.declared(PLAIN, GOAL)
+
+
+@surfaces
+def test_a14_the_shipped_arms_differ_in_what_their_drive_declares_alone(surface: contract.Surface) -> None:
+    plain, goal = contract.reviewed(Drive.TURN, surface), contract.reviewed(Drive.GOAL, surface)
+    assert undeclared(plain, goal, DECLARED) == [] and undelivered(plain, goal, DECLARED) == []
+    assert {each.field for each in DECLARED} == {"codex.drive"}
+    names = [{tool["is"].rpartition("/")[2] for tool in made["tools"]} for made in (plain, goal)]
+    assert names[1] - names[0] == set(contract.GOAL_TOOLS) and names[0] <= names[1]
+
+
+@surfaces
+@pytest.mark.parametrize("drive", list(Drive))
+def test_a15_no_shipped_arm_is_offered_a_search(surface: contract.Surface, drive: Drive) -> None:
+    made = contract.reviewed(drive, surface)
+    assert made["config"]["web_search"] == "disabled"
+    assert not [tool["is"] for tool in made["tools"] if "web_search" in tool["is"] or str(tool.get("type", "")).startswith(("web_", "mcp"))]
+
+
+@surfaces
+@pytest.mark.parametrize("drive", list(Drive))
+def test_what_is_replaced_is_named_and_nothing_of_one_run_is_left(surface: contract.Surface, drive: Drive) -> None:
+    made = contract.reviewed(drive, surface)
+    assert made["replaced"] == contract.REPLACED
+    assert contract.from_text(contract.to_text(made)) == made
+    text = json.dumps(made)
+    assert not re.search(r"TASK-|Debian|\bmt-|\bsk-|[0-9a-f]{8}-[0-9a-f]{4}-|20\d\d-\d\d-\d\d|127\.0\.0\.1:\d|\d{12}", text)
+    assert made["headers"]["authorization"] == "{key}"
+
+
+def effort(made: dict[str, Any]) -> None:
+    made["body"]["reasoning"]["effort"] = "low"
+
+
+def tool(made: dict[str, Any]) -> None:
+    made["tools"].insert(1, {"is": "web_search", "type": "web_search"})
+
+
+def instruction(made: dict[str, Any]) -> None:
+    text = "Think twice before you act."
+    made["input"].insert(1, {"is": "developer text 2", "message": {"role": "developer"}, "text": text})
+
+
+def word(made: dict[str, Any]) -> None:
+    part = next(item for item in made["input"] if item["is"] == "developer text")
+    part["text"] = part["text"].replace("You are Codex", "You are codex", 1)
+
+
+def header(made: dict[str, Any]) -> None:
+    made["headers"]["x-codex-beta-features"] += ",more"
+
+
+def retries(made: dict[str, Any]) -> None:
+    made["config"]["model_providers"]["marathond"]["stream_max_retries"] = 5
+
+
+def order(made: dict[str, Any]) -> None:
+    made["input"].reverse()
+
+
+@surfaces
+@pytest.mark.parametrize(
+    ("plant", "named"),
+    [
+        (effort, "body.reasoning.effort: plain high, goal low"),
+        (tool, "tools.web_search: only goal has it"),
+        (instruction, "input.developer text 2: only goal has it"),
+        (word, "input.developer text.text: plain You are Codex, a"),
+        (header, "headers.x-codex-beta-features: plain remote_compaction_v2, goal remote_compaction_v2,more"),
+        (retries, "config.model_providers.marathond.stream_max_retries: plain 8, goal 5"),
+        (order, "input.(order): plain"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a14_a03_a_difference_that_nobody_declared_is_named(
+    surface: contract.Surface, plant: Callable[[dict[str, Any]], None], named: str
+) -> None:
+    plain, goal = contract.reviewed(Drive.TURN, surface), copy.deepcopy(contract.reviewed(Drive.GOAL, surface))
+    plant(goal)
+    (found,) = undeclared(plain, goal, DECLARED)
+    assert found.words("plain", "goal").startswith(named), found.words("plain", "goal")
+
+
+def test_a_treatment_that_did_not_arrive_is_named() -> None:
+    plain, goal = contract.reviewed(Drive.TURN, "direct"), contract.reviewed(Drive.GOAL, "direct")
+    goal["tools"] = [each for each in goal["tools"] if each["is"] != "update_goal"]
+    assert undeclared(plain, goal, DECLARED) == []
+    assert [each.paths[0] for each in undelivered(plain, goal, DECLARED)] == [("tools", "update_goal")]
+
+
+def test_every_field_of_a_row_says_what_it_declares() -> None:
+    known = {f"codex.{each.name}" for each in fields(CodexArm)} | set(arm_to_data(PLAIN)) - {"codex", "name"}
+    assert set(contract.DECLARES) == known
+    assert contract.declared(PLAIN, arm(name="other")) == ()
+    assert contract.row_differences(PLAIN, arm(name="other")) == []
+    assert {each.field for each in contract.declared(GOAL, arm(Drive.GOAL, objective="Else."))} == {"codex.objective"}
+    assert contract.declared(GOAL, arm(Drive.GOAL, operator=True, unblocks_at_most=3)) == ()
+    (found,) = contract.row_differences(GOAL, arm(Drive.GOAL, operator=True))
+    assert found == Difference(("codex.operator",), False, True)
+
+
+def test_lists_of_named_elements_are_compared_by_name() -> None:
+    a = {"x": [{"is": "one", "n": 1}, {"is": "two"}], "plain": ["p", "q"], "other": [1, 2]}
+    b = {"x": [{"is": "zero"}, {"is": "one", "n": 2}, {"is": "two"}], "plain": ["q", "p"], "other": [2, 1]}
+    assert differences(a, b) == [
+        Difference(("x", "one", "n"), 1, 2),
+        Difference(("x", "zero"), ABSENT, {"is": "zero"}),
+        Difference(("plain", "(order)"), ["p", "q"], ["q", "p"]),
+        Difference(("other",), [1, 2], [2, 1]),
+    ]
+    assert undeclared(a, b, [Declared("f", (("x",), ("plain",))), Declared("g", (("other",),))]) == []
+    assert differences({"n": 1}, {"n": True}) == [Difference(("n",), 1, True)]
+    assert differences({"n": None}, {}) == [Difference(("n",), None, ABSENT)]
+
+
+# ---- shapes: what the gateway keeps of a first request
+
+CODE_TOOL = {"type": "custom", "name": "exec", "description": "Runs.\n\n### `one`\nFirst.\n\n### `two`\nSecond."}
+HEADERS = ["Authorization", "x-own"]
+
+
+def body(**more: Any) -> dict[str, Any]:
+    tools = {"type": "additional_tools", "tools": [{"type": "namespace", "name": "functions", "tools": [CODE_TOOL]}]}
+    said = [{"type": "message", "role": role, "content": [{"text": f"a word to the {role}"}]} for role in ("developer", "user")]
+    return {"model": "m", "reasoning": {"effort": "high"}, "prompt_cache_key": "id", "input": [tools, *said], **more}
+
+
+def test_tools_inside_tools_have_names_of_their_own() -> None:
+    names = ["functions", "functions.exec", "functions.exec/one", "functions.exec/two"]
+    assert [each["is"] for each in tools_of(body())] == names
+    hosted = [{"type": "web_search"}, {"type": "function", "name": "f"}, {"type": "function", "name": "f"}]
+    assert [each["is"] for each in tools_of({"tools": hosted})] == ["web_search", "f", "f 2"]
+    assert tools_of({"tools": "no", "input": [3, {"tools": [4]}]}) == []
+
+
+def test_a_shape_says_what_was_asked_for_and_no_word_of_it() -> None:
+    made = shape(body(long="x" * 1000, odd=float("nan")), HEADERS)
+    assert made["body"]["reasoning"] == {"effort": "high"} and made["body"]["prompt_cache_key"] == "sent"
+    assert made["body"]["odd"] == "not a number" and len(made["body"]["long"]) == 16
+    assert list(made["tools"]) == ["functions", "functions.exec", "functions.exec/one", "functions.exec/two"]
+    assert list(made["headers"]) == ["authorization", "x-own"]
+    assert "a word" not in json.dumps(made) and "First." not in json.dumps(made)
+    assert shape(body(prompt_cache_key="other"), HEADERS) == shape(body(), HEADERS)
+    changed = body()
+    changed["input"][1]["content"][0]["text"] = "another word"
+    assert [each.path for each in differences(shape(body(), HEADERS), shape(changed, HEADERS))] == [("instructions",)]
+    changed["input"][1], changed["input"][2]["content"][0]["text"] = body()["input"][1], "another task"
+    assert shape(changed, HEADERS) == shape(body(), HEADERS), "what the user says is the task's"
+
+
+def asked(trial: int, name: str, task: str = "t", **more: Any) -> Asked:
+    made = shape(body(**more), HEADERS)
+    tools = dict.fromkeys(contract.GOAL_TOOLS, "h") if name == "goal" else {}
+    return Asked(trial, name, task, {**made, "tools": {**made["tools"], **tools}})
+
+
+PAIRS = {("plain", "goal"): DECLARED, ("goal", "plain"): DECLARED}
+
+
+def test_trials_that_ask_alike_give_no_finding() -> None:
+    assert contracts_differ([], PAIRS) == []
+    assert contracts_differ([asked(1, "plain"), asked(2, "goal"), asked(3, "plain", "u"), asked(4, "goal", "u")], PAIRS) == []
+
+
+def test_a14_two_trials_of_one_arm_that_ask_otherwise_are_named() -> None:
+    low = asked(4, "plain", reasoning={"effort": "low"})
+    (found,) = contracts_differ([asked(1, "plain"), asked(2, "goal"), low], PAIRS)
+    assert (found.code, found.severity, found.subject) == ("arm_contract_differs", "error", "plain")
+    assert "body.reasoning.effort: t0001 high, these low (t0004)" in found.detail
+
+
+def test_a14_two_arms_that_ask_otherwise_are_named() -> None:
+    (found,) = contracts_differ([asked(1, "plain"), asked(2, "goal", reasoning={"effort": "low"})], PAIRS)
+    assert found.subject == "plain x goal" and "body.reasoning.effort: plain high, goal low" in found.detail
+    (found,) = contracts_differ([asked(1, "goal"), asked(2, "plain", tools=[{"type": "web_search"}])], PAIRS)
+    assert found.subject == "goal x plain" and "tools.web_search: only plain has it" in found.detail
+    same = Asked(2, "goal", "t", asked(1, "plain").shape)
+    (found,) = contracts_differ([asked(1, "plain"), same], PAIRS)
+    assert "codex.drive declares tools.update_goal: both are alike in it" in found.detail
+
+
+def test_instructions_are_compared_within_a_task_only() -> None:
+    skilled = {"instructions": "a skill of this task"}
+    per_task = [asked(1, "plain"), asked(2, "goal"), asked(3, "plain", "u", **skilled), asked(4, "goal", "u", **skilled)]
+    assert contracts_differ(per_task, PAIRS) == []
+    assert contracts_differ([asked(1, "plain"), asked(2, "goal", "u", **skilled)], PAIRS) == []
+    found = contracts_differ([asked(1, "plain"), asked(2, "goal", **skilled), asked(3, "plain", **skilled)], PAIRS)
+    assert [each.subject for each in found] == ["plain", "plain x goal"]
+    assert all("instructions: " in each.detail for each in found)
