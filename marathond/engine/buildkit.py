@@ -51,6 +51,7 @@ PLUGIN_FOLDERS = tuple(f"{root}/docker/cli-plugins" for root in ("/usr/local/lib
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _PROGRESS = re.compile(r"#\d+ (?:sha256:|DONE|CACHED|transferring |\[internal\]|building with |resolve |extracting )|-+$")
 """Lines of the output that never say why a build failed."""
+_SCRATCH = "marathond-build-"
 _VERSION = re.compile(r"Docker version (\d+)\.")
 _OLD_FRONTEND = ("unknown instruction", "unknown flag: link", "unknown flag: parents", "unknown flag: exclude", "unknown flag: checksum")
 
@@ -164,7 +165,8 @@ async def build(
     :raises BuilderMissing: no program for it.  :raises EngineTimeout: not done in time.
     :raises EngineError: the build failed, with its last lines.
     """
-    with tempfile.TemporaryDirectory(prefix="marathond-build-") as name:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as name:
         config, iidfile = Path(name), Path(name) / "image-id"
         (config / "config.json").write_text("{}")
         environ = environment(url, config, build_args)
@@ -182,6 +184,15 @@ async def build(
         if status != 0 or not built:
             raise EngineError("image.build", 0, _with_hint("\n".join(last)) or f"{builder.program} ended with status {status}, no image")
         return built
+
+
+def _sweep() -> None:
+    """Remove the configurations of our own processes that were killed in a build."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        pid = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists() and folder.lstat().st_uid == os.geteuid():
+                shutil.rmtree(folder)  # refuses a link
 
 
 def _with_hint(words: str) -> str:

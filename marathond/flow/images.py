@@ -210,6 +210,8 @@ class ImageMaker:
             )
         now = await to_thread.run_sync(wish.digest_now)
         if now != wish.digest:
+            if not image.tags:  # under another name it is right: an equal context gives an equal image
+                await self.engine.remove_image(image.id)
             raise EngineError("image.build", 0, f"{wish.context.name}/ changed while its image was built: was {wish.digest}, is {now}")
         await self.engine.tag_image(image.id, tag)
         return Made(image, How.BUILDKIT if reason else How.CLASSIC, anyio.current_time() - began, path)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
+from marathond.demo.docker_http import Docker
 from tests.support.prebuilds import (
     MOUNT,
     Nap,
@@ -205,6 +206,7 @@ def test_f02_killed_in_mid_build_it_leaves_no_image_no_lock_and_no_build(docker_
         assert (second.code, row["outcome"]) == (0, "ready") and row["how"].startswith("built"), second.err
         shown = image_of(docker_host, tag_of(task))
         assert shown is not None and shown["Id"] == row["image_id"]
+        assert list(Path(tempfile.gettempdir()).glob(f"marathond-build-{first.process.pid}-*")) == []
     finally:
         remove_images(docker_host, [tag_of(task)])
 
@@ -243,3 +245,6 @@ def test_b14_a_context_that_is_edited_while_it_is_built_gives_no_image_its_name(
         row = run.finish()["edited"]
     assert run.code == 1 and row["outcome"] == "image_build_failed" and "environment/ changed while its image was built" in row["detail"]
     assert image_of(docker_host, before) is None and image_of(docker_host, tag_of(task)) is None
+    label = (task / "environment" / "Dockerfile").read_text().split("marathond.test=")[1].split()[0]
+    status, left = Docker(docker_host).call("GET", '/images/json?filters={"label":["marathond.test=' + label + '","marathond.context"]}')
+    assert (status, left) == (200, [])
