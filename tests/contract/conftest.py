@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -14,11 +14,14 @@ from pathlib import Path
 import anyio
 import pytest
 from support.execs import start_exec
+from support.rig import CALL_TIMEOUT_S
 
 from marathond.core.subnets import free_subnets
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
-from marathond.ports.engine import ContainerSpec, ExecSpec
+from marathond.ports.engine import ContainerSpec, ExecSpec, Process
+
+SHELL_S = 300.0
 
 
 @pytest.fixture
@@ -72,21 +75,41 @@ class Bench:
 
     async def shell(self, container_id: str, script: str) -> str:
         """Run a script that must succeed; its output."""
-        done = await self.engine.run_exec(container_id, ExecSpec(["sh", "-c", script]), timeout_s=30)
+        done = await self.engine.run_exec(container_id, ExecSpec(["sh", "-c", script]), timeout_s=SHELL_S)
         assert done.exit_code == 0, done
         return done.output
 
+    async def running(self, container_id: str, *argv: str) -> dict[str, Process]:
+        """The container's processes by command line, once all of ``argv`` are among them.
+
+        A start is answered before the command is executed: for a moment the runtime's own process, or the shell that forks, stands there.
+        """
+        with anyio.fail_after(SHELL_S):
+            while True:
+                found = {process.argv: process for process in await self.engine.processes(container_id)}
+                if set(argv) <= found.keys():
+                    return found
+                await anyio.sleep(0.05)
+
     async def clean(self) -> None:
         for container in await self.engine.list_containers(self.labels):
-            assert await self.engine.remove_container(container.id)
+            await self._gone(self.engine.remove_container, container.id)
         for network in await self.engine.list_networks():
             if network.labels.get("marathond.test") == self.labels["marathond.test"]:
-                assert await self.engine.remove_network(network.id)
+                await self._gone(self.engine.remove_network, network.id)
+
+    async def _gone(self, remove: Callable[[str], Awaitable[bool]], thing: str) -> None:
+        """A mount or an endpoint may be busy for a moment."""
+        for _ in range(100):
+            if await remove(thing):
+                return
+            await anyio.sleep(0.2)
+        raise AssertionError(f"the engine does not remove {thing}")
 
 
 @pytest.fixture
 async def bench(docker_host: str) -> AsyncIterator[Bench]:
-    engine = DockerEngine("test", docker_host)
+    engine = DockerEngine("test", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     ref = os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm")
     image = await engine.inspect_image(ref)
     if image is None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.execs import start_exec
 from support.private_engine import PrivateEngine, missing, private_dockerd
+from support.rig import CALL_TIMEOUT_S
 
 from marathond.core.errors import EngineUnreachable, PoolExhausted
 from marathond.core.subnets import AutoPool, NetworkSubnets, auto_capacity
@@ -50,7 +51,7 @@ def resolv_conf(tmp_path: Path) -> Path:
 @pytest.fixture
 async def tiny() -> AsyncIterator[tuple[PrivateEngine, DockerEngine]]:
     with private_dockerd(pools=[("10.99.0.0/24", 26)]) as private:
-        engine = DockerEngine("tiny", private.url)
+        engine = DockerEngine("tiny", private.url, call_timeout_s=CALL_TIMEOUT_S)
         yield private, engine
         await engine.aclose()
 
@@ -87,7 +88,7 @@ async def test_b02_the_counted_capacity_is_what_the_engine_then_gives(commands: 
     with private_dockerd() as private:
         for command in commands:
             await anyio.run_process([*private.ip_command, *command.split()])
-        engine = DockerEngine("full", private.url)
+        engine = DockerEngine("full", private.url, call_timeout_s=CALL_TIMEOUT_S)
         counted = await _capacity(engine, private, resolv_conf)
         given, _ = await _fill(engine)
         assert (counted.free, given) == (free, free)
@@ -108,13 +109,13 @@ def restorable(docker_host: str) -> Iterator[PrivateEngine]:
 
 
 async def test_b18_a_killed_dockerd_comes_back_and_detached_work_goes_on(restorable: PrivateEngine) -> None:
-    engine = DockerEngine("restored", restorable.url, call_timeout_s=5)
+    engine = DockerEngine("restored", restorable.url, call_timeout_s=CALL_TIMEOUT_S)
     image = await engine.inspect_image(os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm"))
     assert image is not None
     assert (await engine.info()).live_restore
     container = await engine.create_container(ContainerSpec("survivor", image.id, LABELS, None))
     await engine.start_container(container)
-    script = "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done > /tmp/out; sleep 1008"
+    script = "while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done > /tmp/out; exec sleep 1008"
     exec_id = await start_exec(engine, container, ExecSpec(["sh", "-c", script]))
     before = await engine.inspect_container(container)
     async with anyio.create_task_group() as group:
@@ -133,7 +134,9 @@ async def test_b18_a_killed_dockerd_comes_back_and_detached_work_goes_on(restora
     assert before is not None
     assert after is not None
     assert (after.running, after.pid, after.started_at) == (True, before.pid, before.started_at)
-    look = "touch /tmp/go; n=0; until [ -e /tmp/out ] || [ $n -gt 300 ]; do n=$((n+1)); sleep 0.1; done; cat /tmp/out"
-    assert (await engine.run_exec(container, ExecSpec(["sh", "-c", look]), timeout_s=60)).output == "done\n"
-    assert "sleep 1008" in {process.argv for process in await engine.processes(container)}
+    look = "touch /tmp/go; n=0; until [ -e /tmp/out ] || [ $n -gt 3000 ]; do n=$((n+1)); sleep 0.1; done; cat /tmp/out"
+    assert (await engine.run_exec(container, ExecSpec(["sh", "-c", look]), timeout_s=480)).output == "done\n"
+    with anyio.fail_after(240):
+        while "sleep 1008" not in {process.argv for process in await engine.processes(container)}:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
     await engine.aclose()
