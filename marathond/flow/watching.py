@@ -14,6 +14,7 @@ from marathond.agents.registry import AGENTS
 from marathond.core.errors import EngineError, GateFailed
 from marathond.core.model import Arm, EndedBy, Task, trial_label
 from marathond.flow import collecting, grading, ways
+from marathond.flow.agent_findings import write_end
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.ending import Death, prove_death
 from marathond.flow.world import World, log
@@ -197,17 +198,16 @@ async def _record_end(world: World, context: TrialContext, agent: Agent, end: Ag
         # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
         ended_by, overrun_ms = end.ended_by, None if overrun_ms else overrun_ms
     listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
-    await world.ledger.write(
-        trials.agent_ended,
+    await write_end(
+        world,
         context.trial_id,
-        ended_by=ended_by.value,
+        ended_by,
         exit_code=end.exit_code if end else None,
         exit_source=end.source if end else "",
         oom_killed=oom_killed,
         overrun_ms=overrun_ms,
         processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
         ended_mono_ms=now_mono_ms,
-        now_ms=world.clock.wall_ms(),
     )
     log.info(
         "agent_ended", trial=trial_label(context.trial_id), arm=context.arm, task=context.task, by=ended_by.value, kept=len(death.kept)

@@ -1,0 +1,34 @@
+"""What an agent's own log says that people should know beside its score (faults c01, c07, c13).  Pure.
+
+Owns the findings of a driven agent's end.  They decide nothing: the end was decided by the arm's rules and is graded like every other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from marathond.core.model import EndedBy, trial_label
+from marathond.core.model_rules import Found
+
+BY_RULE = {
+    EndedBy.TURN_CAP: ("turn_cap_reached", "as many turns as the arm allows (turns_at_most)"),
+    EndedBy.UNBLOCK_CAP: ("unblock_cap_reached", "resumed as often as the arm allows (unblocks_at_most), and blocked again"),
+    EndedBy.NO_PROGRESS: ("no_progress", "turn after turn without a tool call (idle_turns_at_most)"),
+}
+"""Ends that a rule of the arm brought about: code and words."""
+
+
+def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy) -> list[Found]:
+    """:param kinds: of the entries of its log, in their order."""
+    counts = Counter(kinds)
+    subject, turns = trial_label(trial_id), counts["turn_completed"]
+    found = []
+    if ended_by in BY_RULE:
+        code, words = BY_RULE[ended_by]
+        found.append(Found(code, "warning", subject, f"{words}: {turns} turns, {counts['unblock']} times set active again"))
+    if counts["no_commands"]:
+        found.append(Found("no_commands", "warning", subject, f"ended without one command, in {turns} turns"))
+    if silent := counts["silent_turn"]:
+        found.append(Found("silent_turns", "warning", subject, f"{silent} of {turns} turns completed with neither a word nor an act"))
+    return found

@@ -1,0 +1,30 @@
+"""What an agent's end says that people should know; ends by the agent itself or a spent budget say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from marathond.core.agent_rules import BY_RULE, of_agent
+from marathond.core.model import EndedBy
+
+TURN = ["turn_intended", "turn_started", "turn_completed"]
+
+
+@pytest.mark.parametrize("ended_by", [by for by in EndedBy if by not in BY_RULE])
+def test_an_ordinary_end_says_nothing(ended_by: EndedBy) -> None:
+    assert of_agent(7, [*TURN, "goal", "unblock", *TURN], ended_by) == []
+
+
+@pytest.mark.parametrize(("ended_by", "code"), [(by, code) for by, (code, _) in BY_RULE.items()])
+def test_c06_c07_an_end_by_rule_is_named(ended_by: EndedBy, code: str) -> None:
+    (found,) = of_agent(7, [*TURN, "unblock", *TURN], ended_by)
+    assert (found.code, found.severity, found.subject, found.stops) == (code, "warning", "t0007", False)
+    assert found.detail.endswith(": 2 turns, 1 times set active again")
+
+
+def test_c01_c13_silence_is_named_beside_it() -> None:
+    found = of_agent(7, [*TURN, "silent_turn", *TURN, "silent_turn", *TURN, "no_commands"], EndedBy.AGENT)
+    assert [(each.code, each.detail) for each in found] == [
+        ("no_commands", "ended without one command, in 3 turns"),
+        ("silent_turns", "2 of 3 turns completed with neither a word nor an act"),
+    ]
