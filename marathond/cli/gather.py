@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from marathond.cli.gather_money import Money, Provider, gather_money, gather_provider
 from marathond.cli.output import plural
 from marathond.cli.reader import Life, campaign_id, daemon_life
 from marathond.ledger.verbs import status as verbs
@@ -98,6 +99,8 @@ class Status:
     disk: list[dict[str, Any]] | None
     engine: dict[str, Any] | None
     waiting: list[dict[str, Any]] | None
+    money: Money | None = None
+    provider: Provider | None = None
     degraded: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
 
@@ -115,8 +118,10 @@ class Status:
         return {"down": Exit.DOWN, "degraded": Exit.FAILED, "unknown": Exit.BLIND, "healthy": Exit.OK}[self.health]
 
 
-def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, now_ms: int) -> Status:
-    """:raises CallFailed: exit 2, no such campaign."""
+def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, now_ms: int, gateway: Path | None = None) -> Status:
+    """:param gateway: the gateway's folder; None: nothing is said of the way to the provider.
+    :raises CallFailed: exit 2, no such campaign.
+    """
     found = campaign_id(c, campaign)
     life = daemon_life(verbs.last_run(c), control_socket, now_ms)
     observed = verbs.observations(c)
@@ -149,6 +154,8 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         disk=disk,
         engine=engine,
         waiting=waiting,
+        money=None if found is None else gather_money(c, found[0], arms, live, observed.get("money")),
+        provider=gather_provider(gateway) if gateway is not None and any(arm.asks_model for arm in arms) else None,
         degraded=_illnesses(findings, stops, engine),
         unseen=_unseen(life, pools, disk, engine, waiting),
     )

@@ -14,6 +14,7 @@ import anyio
 
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
 from marathond.cli.parks import ArmPark, arm_parks
+from marathond.cli.plan_money import MoneyPlan, money_plan, money_words
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.judge import seen_by_tasks
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
@@ -82,6 +83,7 @@ class CampaignPlan:
     parked_arms: tuple[ArmPark, ...] = ()
     absent_images: tuple[str, ...] = ()
     disclosures: tuple[str, ...] = ()
+    money: MoneyPlan | None = None
 
 
 def read_tasks(settings: Settings, environ: Mapping[str, str]) -> list[Task | Unrunnable]:
@@ -128,6 +130,7 @@ def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: Eng
         parked_arms=alone,
         absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
         disclosures=tuple(_disclosures(settings, tasks)),
+        money=money_plan(settings, cells, settings.daemon.ledger),
     )
 
 
@@ -212,6 +215,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
     say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
     say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    for line in money_words(plan.money) if plan.money else ():
+        say(line)
     say()
     limits = (Column("task", least=12), Column("agent limit", least=12), Column("verifier limit", least=12))
     sizes = (Column("network"), Column("cpus", right=True), Column("MiB", right=True))

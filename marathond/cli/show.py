@@ -6,11 +6,13 @@ Owns the layout of one trial.  Must not judge: flags, reviews and voids are show
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from marathond.cli import show_model
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, number, plural, say, screen, span, table, text_of, when
 from marathond.core.model import Origin, block_label, cell_label, trial_label
@@ -30,7 +32,7 @@ def find(connection: sqlite3.Connection, trial_id: int) -> TrialShown:
         last = connection.execute("SELECT max(trial_id) FROM trial").fetchone()[0]
         hint = f"last is {trial_label(last)}" if last else "it has none yet"
         raise CallFailed(f"no trial {trial_label(trial_id)} in this ledger ({hint})")
-    return show(connection, trial_id)
+    return show(connection, trial_id, now_mono_ms=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000)
 
 
 def as_json(trial: TrialShown) -> dict[str, Any]:
@@ -40,6 +42,9 @@ def as_json(trial: TrialShown) -> dict[str, Any]:
 def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
     where = screen()
     for section in (_identity(trial), _timeline(trial, where, now_ms), _agent(trial), _facts(trial, where), _network(trial)):
+        for line in section:
+            say(where.fit(line))
+    for section in show_model.sections(trial, where):
         for line in section:
             say(where.fit(line))
     for section in (_scores(trial, where), _decisions(trial), _attempts(trial, where), _files(trial, where, state_dir)):

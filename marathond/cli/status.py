@@ -18,10 +18,12 @@ from typing import Any
 
 from marathond.cli.gather import Eta, Parks, Status, gather
 from marathond.cli.locate import locate, with_ledger
+from marathond.cli.money_lines import money_parts, provider_parts, short_count
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
 from marathond.cli.reader import reading
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
+from marathond.core.paths import DaemonPaths
 from marathond.ledger.verbs.status import ArmCounts, LiveTrial
 from marathond.service.protocol import Exit
 
@@ -84,7 +86,7 @@ def run(options: Options) -> int:
     code = int(Exit.OK)
     try:
         while True:
-            code = _once(options, located.paths.ledger, located.paths.control_socket)
+            code = _once(options, located.paths)
             if not options.watch:
                 return code
             time.sleep(WATCH_S)
@@ -92,9 +94,10 @@ def run(options: Options) -> int:
         return code
 
 
-def _once(options: Options, ledger: Path, control_socket: Path) -> int:
-    with reading(ledger) as connection:
-        status = gather(connection, options.campaign, control_socket, time.time_ns() // 1_000_000)
+def _once(options: Options, paths: DaemonPaths) -> int:
+    with reading(paths.ledger) as connection:
+        now_ms, gateway = time.time_ns() // 1_000_000, paths.state_dir / "gateway"
+        status = gather(connection, options.campaign, paths.control_socket, now_ms, gateway)
     if options.as_json:
         print_json(as_json(status))
         return status.exit_code
@@ -129,6 +132,7 @@ def as_json(status: Status) -> dict[str, Any]:
 def render(status: Status, where: Screen) -> list[str]:
     """The screen, line by line."""
     lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
+    lines += [*(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
     if status.arms:
         lines += ["", *_arms(status.arms, where)]
     if status.live:
@@ -257,7 +261,9 @@ def _arms(arms: list[ArmCounts], where: Screen) -> list[str]:
 
 def _live(status: Status, where: Screen) -> list[str]:
     columns = (Column("trial"), Column("task", least=12), Column("arm", least=8), Column("phase"))
-    columns_right = (Column("elapsed", right=True), Column("deadline", right=True), Column("note"))
+    asks = any(arm.asks_model for arm in status.arms) or any(trial.tokens is not None for trial in status.live)
+    tokens = (Column("tokens", right=True),) if asks else ()
+    columns_right = (Column("elapsed", right=True), Column("deadline", right=True), *tokens, Column("note"))
     rows = [
         (
             trial_label(trial.trial_id),
@@ -266,6 +272,7 @@ def _live(status: Status, where: Screen) -> list[str]:
             trial.phase,
             span(status.now_ms - trial.phase_at_ms),
             _deadline(trial, status.now_ms),
+            *((short_count(trial.tokens),) if asks else ()),
             _note(trial),
         )
         for trial in status.live

@@ -135,11 +135,12 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A finished trial whose cost is known."""
+    """An ended trial whose cost is known, or ``count`` of them and what they cost together."""
 
     task_id: int
     arm_id: int
     cost_nusd: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class Forecast:
         for sample in samples:
             for key in ((sample.task_id, sample.arm_id), (None, sample.arm_id)):
                 self._sums[key] += sample.cost_nusd
-                self._counts[key] += 1
+                self._counts[key] += sample.count
 
     def of(self, works: Iterable[Work]) -> Expected:
         """What the works will still cost, together."""
@@ -229,6 +230,12 @@ class Purse:
     promised_nusd: int
     blocks: Mapping[int, int | None] = field(default_factory=dict)
     unknown: str = ""
+
+    @property
+    def tight(self) -> bool:
+        """Whether some of the blocks may have to wait for money."""
+        costs = list(self.blocks.values())
+        return None in costs or self.spent_nusd + self.promised_nusd + sum(cost or 0 for cost in costs) > self.cap_nusd
 
 
 class Till:

@@ -76,6 +76,12 @@ class Budget:
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    def tokens_used(self, now_ms: int) -> tuple[int, int] | None:
+        """(of the running minute, per minute), reservations included and overdrawn beyond the limit; None: no limit of tokens."""
+        self._tokens.refill(now_ms)
+        limit = self._tokens.per_min
+        return None if limit is None else (round(limit - self._tokens.level), limit)
+
     def reconfigure(self, requests_per_min: int | None, tokens_per_min: int | None, now_ms: int) -> None:
         """New limits at once; what was already used of the running minute stays used in proportion."""
         for bucket, per_min in ((self._requests, requests_per_min), (self._tokens, tokens_per_min)):

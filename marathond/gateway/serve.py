@@ -148,6 +148,11 @@ class Gateway:
             "not_opened": self.listeners.beyond,
             "streams": self.house.streams,
             "waiting": {name: way.turnstile.budget.waiting for name, way in self.house.ways.items()},
+            "tokens_per_min": {
+                name: used
+                for name, way in self.house.ways.items()
+                if (used := way.turnstile.budget.tokens_used(self._clock.mono_ms())) is not None
+            },
             "journal": self.house.journal.identity,
             "config_error": self.config_error,
             "journal_error": self.house.journal.error,

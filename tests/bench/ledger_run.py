@@ -1,7 +1,8 @@
-"""``python -m tests.bench.ledger_run``: the ledger's two bars on a real file, synchronous FULL.  Needs no engine.
+"""``python -m tests.bench.ledger_run``: the ledger's bars on a real file, synchronous FULL.  Needs no engine.
 
-Prints the median of an admission (claim, trial, lease, event in one transaction, through the writer's thread) and what ``status`` reads
-from a ledger of 100,000 trials.  A disk shared with others shows in the first number; a bare one-row commit is printed beside it.
+Prints the median of an admission (claim, trial, lease, event in one transaction, through the writer's thread), what ``status`` reads
+from a ledger of 100,000 trials that have used their models, and what the planner reads of it.  A disk shared with others shows in the
+first number; a bare one-row commit is printed beside it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import anyio
 
+from marathond.core.money import Rules, nusd
 from marathond.ledger.connect import connect
 from marathond.ledger.open import create, open_readonly
-from marathond.ledger.verbs import admission, campaigns, networks, runs, status
+from marathond.ledger.verbs import admission, campaigns, money, networks, runs, status
 from marathond.ledger.writer import SqliteLedger
 from tests.support.big_ledger import fill_big
 from tests.support.ledgers import ENGINE, LEDGER_ID, T0, daemon_void, let_go, submission, subnet, task
@@ -71,7 +73,7 @@ def status_ms(folder: Path) -> float:
     def look() -> None:
         reader = open_readonly(path)
         reader.execute("BEGIN")
-        for read in (status.counts_by_arm, status.live_trials, status.durations, status.parked_by_code):
+        for read in (status.counts_by_arm, status.live_trials, status.durations, status.parked_by_code, money.unpriced):
             read(reader, campaign_id)
         for whole in (status.pools, status.open_findings, status.last_run, status.stops, status.observations):
             whole(reader)
@@ -80,11 +82,25 @@ def status_ms(folder: Path) -> float:
     return statistics.median(_ms(look) for _ in range(3))
 
 
+def snapshot_ms(folder: Path) -> tuple[float, float]:
+    """(without, with a campaign's cap) of what the planner reads from the ledger that :func:`status_ms` made; medians of three."""
+    reader = open_readonly(folder / "big.db")
+
+    def median(rules: Rules) -> float:
+        return statistics.median(_ms(lambda: admission.snapshot(reader, 1, engine=ENGINE, limit=200, money=rules)) for _ in range(3))
+
+    plain, capped = median(Rules()), median(Rules({}, nusd(10**6), nusd(40)))
+    reader.close()
+    return plain, capped
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="marathond-bench-", dir=Path.cwd()) as name:
         admitted, commit = anyio.run(admission_ms, Path(name))
         print(f"admission {admitted:.2f} ms (bar 3), a bare one-row commit on this disk {commit:.2f} ms; medians of {ADMISSIONS}")
-        print(f"status reads {status_ms(Path(name)):.0f} ms of SQL at {TRIALS:,} trials")
+        print(f"status reads {status_ms(Path(name)):.0f} ms of SQL at {TRIALS:,} trials, each with usage of its model")
+        plain, capped = snapshot_ms(Path(name))
+        print(f"the planner reads {plain:.0f} ms, with a cap of money {capped:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from support.ledgers import ENGINE, T0, arm, bring_to, cell, daemon_void, fill, let_go, memory_ledger, submission, task
+from support.spending import spend
 
+from marathond.core.money import NUSD
 from marathond.ledger.verbs import admission, campaigns, findings, networks, operator, status
 
 COLUMNS = {
@@ -26,6 +28,8 @@ COLUMNS = {
     "score_was_known counts_pass batch standing undone_at_ms undone_at undone_by undone_reason",
     "v_finding": "campaign finding code severity subject detail times opened_at_ms opened_at seen_at_ms seen_at closed_at_ms closed_at "
     "acked_at_ms acked_at acked_by ack_reason",
+    "v_usage": "campaign trial task arm replicate state account model requests failed unknown input_tokens cached_tokens "
+    "cache_write_tokens output_tokens reasoning_tokens held_s retries cost_usd unpriced",
 }
 """The interface.  A column may be added at the end of this list; none may change its name or meaning."""
 
@@ -47,6 +51,10 @@ def c() -> Iterator[sqlite3.Connection]:
     operator.void_trials(made, [withdrawn.trial_id], code="provider", reason="outage", author="ana", now_ms=T0 + 6_789)
     admission.park_cell(made, cell(made, "third", "goal"), code="task_changed", detail="was d1", author="daemon", now_ms=T0)
     networks.observe_pool(made, ENGINE, total=4096, foreign_used=15, host_used=1, now_ms=T0)
+    for trial_id, dollars in ((2, 1.5), (3, 2.25), (4, 0.25)):
+        spend(made, trial_id, dollars)
+        spend(made, trial_id, account="gate", requests=3)
+    spend(made, 5, account="verifier", model="judge", requests=0, unpriced=2, cut=1)
     findings.raise_finding(made, code="infra-disparity", severity="warning", subject="plain", detail="d", campaign_id=1, now_ms=T0)
     findings.raise_finding(made, code="over", severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)
     findings.close_finding(made, code="over", subject="s", now_ms=T0 + 1)
@@ -119,6 +127,13 @@ def test_pairs_hold_cells_done_in_both_arms(c: sqlite3.Connection) -> None:
     assert rows(c, sql.replace("plain", "X").replace("goal", "plain").replace("X", "goal")) == [("zstd", 0.0, 1.0)]
 
 
+def test_usage_by_arm(c: sqlite3.Connection) -> None:
+    """Gates ask no provider and are no usage; what has no price is NULL, which a sum passes over: its column says so."""
+    sql = "select arm, sum(input_tokens), sum(cached_tokens), sum(output_tokens), sum(cost_usd) from v_usage group by arm"
+    assert rows(c, sql) == [("goal", 2000, 1600, 100, 2.25), ("plain", 2000, 1600, 100, 1.75)]
+    assert rows(c, "select trial, cost_usd, unpriced, unknown from v_usage where account = 'verifier'") == [("t0005", None, 2, 1)]
+
+
 def test_history_of_a_trial(c: sqlite3.Connection) -> None:
     sql = "select trial, event, at from v_event where trial='t0001' order by seq"
     assert rows(c, sql) == [
@@ -142,8 +157,10 @@ def test_operators_voids(c: sqlite3.Connection) -> None:
 
 def test_arms_view_and_status_and_cells_tell_the_same(c: sqlite3.Connection) -> None:
     seen = {row["arm"]: row for row in c.execute("SELECT * FROM v_arm WHERE campaign = 'x'").fetchall()}
+    paid = dict(rows(c, "SELECT arm, sum(cost_usd) FROM v_usage GROUP BY arm"))
     for counts in status.counts_by_arm(c, 1):
         row = seen[counts.arm]
+        assert counts.valid_nusd + counts.voids_nusd == round((paid[counts.arm] or 0) * NUSD)
         for name in ("done", "open", "claimed", "parked", "review", "voids", "reward", "partial", "test_rate", "budget_ended"):
             assert getattr(counts, name) == row[name], name
         sql = "SELECT state, count(*) FROM v_cell WHERE campaign = 'x' AND arm = ? GROUP BY state"

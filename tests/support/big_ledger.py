@@ -20,6 +20,8 @@ LIVE = 12
 def fill_big(c: sqlite3.Connection, trials: int = 100_000, *, name: str = "big") -> int:
     """A campaign with ``trials`` trials (a multiple of 1,000): a tenth of them voided, twelve running, a tenth of the cells still open.
 
+    Each trial has used its model.
+
     :param c: a migrated ledger without a run.
     :returns: the campaign's id.
     """
@@ -98,6 +100,15 @@ _FILL = (
        WHERE state = 'scored'""",
     """INSERT INTO artifact_export (trial_id, folder, at_ms)
        SELECT trial_id, 'f/' || trial_id, created_at_ms + 6000 FROM trial WHERE state <> 'running'""",
+    """INSERT INTO model_usage (trial_id, account, model, requests, failed, unknown, input_tokens, cached_tokens, output_tokens,
+           reasoning_tokens, cost_nusd)
+       SELECT trial_id, account, model, 200 + trial_id % 7, 2, trial_id % 50 = 0, 9000000 + trial_id, 8000000, 90000, 40000,
+           1000000000 + trial_id * 1000
+       FROM trial CROSS JOIN (SELECT 'agent' AS account, 'gpt-x' AS model UNION ALL SELECT 'gate', 'gpt-x'
+           UNION ALL SELECT 'verifier', 'judge')
+       WHERE account <> 'verifier' OR trial_id % 5 = 0 ORDER BY trial_id, account""",
+    """UPDATE trial SET (cost_nusd, priced, cut) =
+           (SELECT cost_nusd, priced, cut FROM trial_cost AS u WHERE u.trial_id = trial.trial_id)""",
 )
 
 
@@ -126,6 +137,8 @@ _CHECKS = {
         (SELECT reward, partial, tests_passed, tests_total FROM score s WHERE s.trial_id = t.trial_id ORDER BY score_id DESC LIMIT 1)""",
     "trial does not repeat its agent": """SELECT count(*) FROM trial t WHERE budget_ended IS NOT
         (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent a WHERE a.trial_id = t.trial_id)""",
+    "trial does not repeat its usage": """SELECT count(*) FROM trial t WHERE (cost_nusd, priced, cut) IS NOT
+        (SELECT cost_nusd, priced, cut FROM trial_cost u WHERE u.trial_id = t.trial_id)""",
     "review without open review": """SELECT count(*) FROM trial t WHERE (state = 'review') <> EXISTS
         (SELECT 1 FROM review r WHERE r.trial_id = t.trial_id AND decided_at_ms IS NULL)""",
     "claim gone before its trial rests": """SELECT count(*) FROM trial JOIN claim USING (claim_id)

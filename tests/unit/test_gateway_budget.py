@@ -191,3 +191,14 @@ def test_a01_while_all_wait_nobody_gets_two_turns_ahead(trials: int, each: int) 
         for ticket in budget.admit(minute * MINUTE_MS):
             counts[ticket.trial] += 1
         assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_how_much_of_the_running_minute_is_used() -> None:
+    budget = Budget(None, 600)
+    assert budget.tokens_used(0) == (0, 600)
+    ticket = budget.ask("t", 200, 0)
+    assert budget.admit(0) == [ticket] and budget.tokens_used(0) == (200, 600)
+    budget.settle(ticket, 700, 0)
+    assert budget.tokens_used(0) == (700, 600), "more than was thought: overdrawn"
+    assert budget.tokens_used(30_000) == (400, 600)
+    assert Budget(5, None).tokens_used(0) is None

@@ -55,7 +55,8 @@ def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int
     rows = c.execute(_OPEN_CELLS, (campaign_id, limit)).fetchall()
     cells = [open_cell(row) for row in rows]
     total = open_total(c, campaign_id) if len(cells) == limit else len(cells)
-    if money.campaign_cap_nusd is not None and len(cells) < total:
+    seen = purse(c, campaign_id, money, cells)
+    if seen is not None and seen.tight and len(cells) < total:
         # When the cap stops new blocks, those that have begun go on: an order that goes arm by arm has their other cells far behind.
         cells += begun_cells(c, campaign_id, after=rows[-1]["ordinal"], most=limit)
     return Snapshot(
@@ -64,7 +65,7 @@ def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int
         holdings=tuple(Holding(row["cpus"], row["memory_mb"]) for row in c.execute(_HOLDINGS).fetchall()),
         live_leases=scalar(c, "SELECT count(*) FROM network_lease WHERE engine = ? AND released_at_ms IS NULL", (engine,)),
         stops=tuple(Stop(row.kind, row.detail, row.until_ms) for row in stops(c)),
-        purse=purse(c, campaign_id, money, cells),
+        purse=seen,
     )
 
 

@@ -60,6 +60,13 @@ def forecast(c: sqlite3.Connection, campaign_id: int, rules: Rules) -> Forecast:
     return Forecast(samples, rules, [row[0] for row in c.execute(sql, (campaign_id, *kinds)).fetchall()])
 
 
+def ended_costs(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, str, int]]:
+    """(task, arm, nano-dollars) of those trials, by name."""
+    sql = f"""SELECT task.name, arm.name, s.cost_nusd FROM ({_SAMPLES}) AS s JOIN task ON task.task_id = s.task_id
+              JOIN arm ON arm.arm_id = s.arm_id"""
+    return [(row[0], row[1], row[2]) for row in c.execute(sql, (campaign_id, SAMPLES_MAX)).fetchall()]
+
+
 # The three IS NULL follow from 'open'; said here, they spare the further look-ups of a cell that is done.
 _OPEN = """
 SELECT cell_id, task_id, arm_id, block_id, ordinal FROM cell_state

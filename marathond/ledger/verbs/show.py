@@ -7,11 +7,18 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.core.model import trial_label
+from marathond.core.model import LIVE_STATES, trial_label
+from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow
+from marathond.ledger.verbs.money import TrialUsage, usage_of
 from marathond.ledger.verbs.sql import one
+from marathond.ledger.verbs.usage import held_ms
+from marathond.ports.agent import LogEntry
+
+AT_REST_MONO_MS = 1 << 62
+"""Nothing is held any more, and the monotonic clock may have begun anew since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +114,16 @@ class TrialShown:
     findings: tuple[FindingRow, ...]
     folder: str | None
     artifacts: tuple[ArtifactRecord, ...]
+    usage: tuple[TrialUsage, ...]
+    held_ms: int
+    receipt: ReceiptRow | None
+    log: tuple[LogEntry, ...]
 
 
-def show(c: sqlite3.Connection, trial_id: int) -> TrialShown:
-    """:raises LookupError: no such trial."""
+def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:
+    """:param now_mono_ms: for requests that are held right now.
+    :raises LookupError: no such trial.
+    """
     context = cell_context(c, trial_id)
     state = one(c, "SELECT state FROM cell_state WHERE cell_id = ?", (context.cell_id,))
     assert state is not None
@@ -128,6 +141,10 @@ def show(c: sqlite3.Connection, trial_id: int) -> TrialShown:
         findings=tuple(FindingRow(**dict(r)) for r in _all(c, "SELECT * FROM finding WHERE subject = ? ORDER BY finding_id", label)),
         folder=None if folder is None else folder["folder"],
         artifacts=tuple(ArtifactRecord(**dict(r)) for r in _all(c, _ARTIFACTS, trial_id)),
+        usage=usage_of(c, trial_id),
+        held_ms=held_ms(c, trial_id, now_mono_ms=now_mono_ms if context.state in LIVE_STATES else AT_REST_MONO_MS),
+        receipt=receipt(c, trial_id),
+        log=tuple(entries(c, trial_id)),
     )
 
 

@@ -9,6 +9,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from marathond.core.model import LIVE_STATES
+from marathond.core.money import MODEL_KINDS
 from marathond.ledger.verbs.cells import cells_by_arm
 from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.verbs.networks import pools
@@ -38,6 +39,9 @@ class ArmCounts:
 
     ``claimed`` includes trials in work and those being torn down; ``running`` says how many are in which phase.  ``voids``: standing ones,
     of all attempts.  ``passed``: done cells with reward 1.  ``budget_ended``: share of done cells whose agent ended by its budget.
+
+    ``valid_nusd``, ``voids_nusd``: known nano-dollars of trials that stand, and of voided ones; ``priced`` and ``cut``: requests behind
+    them, and requests of unknown usage.  ``ended_nusd``: of the ``ended`` trials that stand and have ended.  ``asks_model``: its kind does.
     """
 
     arm_id: int
@@ -54,12 +58,20 @@ class ArmCounts:
     partial: float | None
     test_rate: float | None
     budget_ended: float | None
+    asks_model: bool
+    valid_nusd: int
+    voids_nusd: int
+    priced: int
+    cut: int
+    ended: int
+    ended_nusd: int
 
 
 # One pass over the index trial_by_arm, which holds every column asked for.
 _TRIALS = """
 SELECT arm_id, state, count(*) AS n, sum(reward = 1) AS passed, avg(reward) AS reward, avg(partial) AS partial,
-    avg(tests_passed * 1.0 / tests_total) AS test_rate, avg(budget_ended) AS budget_ended
+    avg(tests_passed * 1.0 / tests_total) AS test_rate, avg(budget_ended) AS budget_ended,
+    sum(cost_nusd) AS cost_nusd, sum(priced) AS priced, sum(cut) AS cut
 FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY arm_id, state"""
 
 
@@ -73,16 +85,18 @@ def counts_by_arm(c: sqlite3.Connection, campaign_id: int) -> list[ArmCounts]:
         trials.setdefault(row["arm_id"], {})[row["state"]] = row
     standing = {(arm_id, state): int(row["n"]) for arm_id, rows in trials.items() for state, row in rows.items() if state in _RESULTS}
     cells = cells_by_arm(c, campaign_id, standing)
-    arms = c.execute("SELECT arm_id, name FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall()
-    return [_arm_counts(arm_id, name, cells.get(arm_id, {}), trials.get(arm_id, {})) for arm_id, name in arms]
+    arms = c.execute("SELECT arm_id, name, kind FROM arm WHERE campaign_id = ? ORDER BY position", (campaign_id,)).fetchall()
+    return [_arm_counts(arm, cells.get(arm["arm_id"], {}), trials.get(arm["arm_id"], {})) for arm in arms]
 
 
-def _arm_counts(arm_id: int, name: str, cells: dict[str, int], trials: dict[str, sqlite3.Row]) -> ArmCounts:
+def _arm_counts(arm: sqlite3.Row, cells: dict[str, int], trials: dict[str, sqlite3.Row]) -> ArmCounts:
     scored = trials.get("scored")
     voided = trials.get("voided")
+    ended = [trials[state] for state in _RESULTS if state in trials]
+    voids_nusd = 0 if voided is None else int(voided["cost_nusd"])
     return ArmCounts(
-        arm_id=arm_id,
-        arm=name,
+        arm_id=arm["arm_id"],
+        arm=arm["name"],
         done=cells.get("done", 0),
         open=cells.get("open", 0),
         claimed=cells.get("claimed", 0),
@@ -95,6 +109,13 @@ def _arm_counts(arm_id: int, name: str, cells: dict[str, int], trials: dict[str,
         partial=None if scored is None else scored["partial"],
         test_rate=None if scored is None else scored["test_rate"],
         budget_ended=None if scored is None else scored["budget_ended"],
+        asks_model=arm["kind"] in MODEL_KINDS,
+        valid_nusd=sum(int(row["cost_nusd"]) for row in trials.values()) - voids_nusd,
+        voids_nusd=voids_nusd,
+        priced=sum(int(row["priced"]) for row in trials.values()),
+        cut=sum(int(row["cut"]) for row in trials.values()),
+        ended=sum(int(row["n"]) for row in ended),
+        ended_nusd=sum(int(row["cost_nusd"]) for row in ended),
     )
 
 
@@ -102,7 +123,8 @@ def _arm_counts(arm_id: int, name: str, cells: dict[str, int], trials: dict[str,
 class LiveTrial:
     """A trial in work.  ``phase_at_ms``: when its phase began.
 
-    ``limit_ms`` with ``limit_from_ms``: the limit that runs now, both None: none.
+    ``limit_ms`` with ``limit_from_ms``: the limit that runs now, both None: none.  ``tokens``: of the agent's requests that have ended, in
+    and out; None: there were none.  ``cost_nusd``: what is known of it.
     """
 
     trial_id: int
@@ -116,6 +138,8 @@ class LiveTrial:
     limit_from_ms: int | None
     limit_ms: int | None
     reattached: int
+    tokens: int | None
+    cost_nusd: int
 
 
 _LIVE_TRIALS = f"""
@@ -123,7 +147,9 @@ SELECT trial.trial_id, task.name AS task, arm.name AS arm, replicate, attempt, t
     (SELECT max(at_ms) FROM trial_event e WHERE e.trial_id = trial.trial_id AND from_state <> to_state) AS phase_at_ms,
     CASE trial.state WHEN 'running' THEN a.started_at_ms WHEN 'verifying' THEN v.started_at_ms END AS limit_from_ms,
     CASE trial.state WHEN 'running' THEN a.limit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
-    (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached
+    (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached,
+    (SELECT sum(input_tokens + output_tokens) FROM model_usage u WHERE u.trial_id = trial.trial_id AND account = 'agent') AS tokens,
+    trial.cost_nusd
 FROM trial INDEXED BY trial_unfinished CROSS JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id
     JOIN arm ON arm.arm_id = cell.arm_id LEFT JOIN trial_agent a ON a.trial_id = trial.trial_id
     LEFT JOIN verification v ON v.trial_id = trial.trial_id AND v.ended_at_ms IS NULL
