@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ import anyio
 import pytest
 
 from marathond.agents.codex import drive, gates
+from marathond.agents.codex.client import connect
+from marathond.agents.codex.messages import TurnInterrupt
+from marathond.agents.codex.reach import Reach
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Drive, EndedBy, Mount
 from marathond.ports.agent import AgentEnd
@@ -70,13 +73,13 @@ class Driven:
 
 
 @contextlib.asynccontextmanager
-async def begun(ground: Yard, tmp_path: Path, arm: Arm, *steps: dict[str, Any], **script: Any) -> AsyncIterator[Driven]:
+async def begun(ground: Yard, tmp_path: Path, arm: Arm, *steps: dict[str, Any], timer_s: int = 600, **script: Any) -> AsyncIterator[Driven]:
     """A trial that is prepared as its gates would have left it, and whose server runs."""
     task = make_task(tmp_path, "task", instruction="do it\n")
     practice = Practice.model_validate({"script": [{"step": list(steps), **script}]})
     async with codex_trial(ground, task, arm, practice) as trial:
         await trial.agent.prepare(trial.env, await gates.survey(trial.env))
-        exec_id = await trial.agent.create(trial.env)
+        exec_id = await trial.agent.create(replace(trial.env, timer_s=timer_s))
         assert exec_id is not None
         await trial.agent.begin(trial.env, exec_id)
         yield Driven(trial, exec_id)
@@ -173,6 +176,14 @@ async def test_c07_a_goal_that_never_ends(ground: Yard, tmp_path: Path) -> None:
         assert len(await driven.log("turn_completed")) == 3
 
 
+async def test_tool_calls_of_which_no_item_tells_are_progress(ground: Yard, tmp_path: Path) -> None:
+    steps = [{"javascript": "text('thinking');"}, {"say": "more"}] * 3
+    arm = goal_arm(model="gpt-6-sol", idle_turns_at_most=2)
+    async with begun(ground, tmp_path, arm, *steps) as driven:
+        assert await driven.wait() == by()
+        assert [(turn["acts"], turn["responses"]) for turn in await driven.log("turn_completed")][:3] == [(0, 2)] * 3
+
+
 async def test_a_token_budget_is_an_end_of_its_own(ground: Yard, tmp_path: Path) -> None:
     step = {**count("one"), "usage": {"input": 5000, "output": 100}}
     async with begun(ground, tmp_path, goal_arm(token_budget=2000), step, {"say": "more"}, then="repeat") as driven:
@@ -209,6 +220,45 @@ async def test_c08_told_to_stop_it_stops(ground: Yard, tmp_path: Path, arm: Arm)
         asked = driven.trial.asked()
         await anyio.sleep(0.5)
         assert driven.trial.asked() == asked
+
+
+@pytest.mark.parametrize("arm", [codex_arm(), goal_arm()], ids=["plain", "goal"])
+async def test_c08_a_turn_that_nobody_of_us_interrupted_is_an_end(ground: Yard, tmp_path: Path, arm: Arm) -> None:
+    """The agent's shell reaches its own control socket.  A goal stays active and idle then: it is not waited for."""
+    async with begun(ground, tmp_path, arm, {"run": "echo one >>/ran; sleep 600", "yield_ms": 30_000}) as driven:
+        async with anyio.create_task_group() as group:
+
+            async def waiting() -> None:
+                assert await driven.wait() == by()
+                group.cancel_scope.cancel()
+
+            group.start_soon(waiting)
+            await driven.holds("grep -q one /ran")
+            thread_id = (await driven.log("thread"))[0]["thread_id"]
+            turn_id = (await driven.log("turn_started"))[-1]["turn_id"]
+            env = driven.trial.env
+            other = await connect(Reach(env.pid, env.start_ticks, 0, gates.SOCKET_NAME), sink=lambda _: None, timeout_s=60)
+            await other.request(TurnInterrupt(thread_id=thread_id, turn_id=turn_id), 60)
+            await other.aclose()
+            await anyio.sleep_forever()
+        assert (await driven.log("ended"))[0]["why"] == "turn interrupted by nobody of us"
+        asked = driven.trial.asked()
+        await anyio.sleep(0.5)
+        assert driven.trial.asked() == asked
+
+
+async def test_c19_the_containers_own_timer_ends_it(ground: Yard, tmp_path: Path) -> None:
+    """No daemon was there when it fired; the next one takes the engine's word.  What the command's shell had begun is gone too."""
+    ticking = "sh -c 'while :; do echo x >>/ticks; sleep 0.05; done'; true"
+    async with begun(ground, tmp_path, codex_arm(), {"run": ticking, "yield_ms": 1000}, timer_s=6) as driven:
+        async with anyio.create_task_group() as group:
+            group.start_soon(driven.wait)
+            # On a machine so slow that the timer is first, there is no tick to be stopped.
+            await driven.holds("[ -s /ticks ] || [ -s /marathond/ctl/exit-status ]")
+            group.cancel_scope.cancel()
+        assert await driven.wait() == AgentEnd(137, "exec")
+        assert await driven.shell("cat /marathond/ctl/exit-status") == "timer\n"
+        assert await driven.shell("touch /ticks; wc -c </ticks") == await driven.shell("sleep 0.5; wc -c </ticks")
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol"])

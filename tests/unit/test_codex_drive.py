@@ -33,9 +33,9 @@ BEGUN: list[Entry] = [
 GOAL_BEGUN: list[Entry] = [*BEGUN[:3], ("goal_set", {}), BEGUN[3], ("goal", {"status": "active"}), *BEGUN[4:]]
 
 
-def over(turn_id: str, status: str = "completed", acts: int = 1, info: str = "") -> Entry:
-    detail = {"turn_id": turn_id, "status": status, "info": info, "message": info and "words", "commands": acts, "acts": acts, "said": 1}
-    return "turn_completed", detail
+def over(turn_id: str, status: str = "completed", acts: int = 1, info: str = "", **more: Any) -> Entry:
+    words = {"info": info, "message": info and "words"}
+    return "turn_completed", {"turn_id": turn_id, "status": status, **words, "commands": acts, "acts": acts, "said": 1, **more}
 
 
 def started(turn_id: str) -> Entry:
@@ -149,6 +149,11 @@ def test_c07_a_goal_without_progress_and_one_without_end() -> None:
     third = [*idle, started("4"), over("4", acts=0)]
     assert goal_after(over("1"), *third) == End(EndedBy.NO_PROGRESS, "3 turns in a row without a tool call", quiet=True)
     assert goal_after(over("1"), *idle, started("4"), over("4"), started("5"), over("5", acts=0)) == Listen(resting=True)
+    # A second response tells of a tool call that left no item; a turn that was not heard whole tells nothing.
+    assert goal_after(over("1"), *idle, started("4"), over("4", acts=0, responses=2)) == Listen(resting=True)
+    unheard = [*idle, started("4"), over("4", acts=0, heard=False)]
+    assert goal_after(over("1"), *unheard) == Listen(resting=True)
+    assert isinstance(goal_after(over("1"), *unheard, started("5"), over("5", acts=0)), End)
     capped = arm(drive=Drive.GOAL, turns_at_most=2)
     assert goal_after(over("1"), codex=capped) == Listen(resting=True)
     assert goal_after(over("1"), started("2"), over("2"), codex=capped) == End(EndedBy.TURN_CAP, "2 turns", quiet=True)
@@ -169,6 +174,9 @@ def test_c01_no_command_and_a_word_about_the_sidecar() -> None:
     dead = after(warning, over("1", acts=0))
     assert isinstance(dead, Fail) and dead.code == "dead_agent" and "code-mode host" in dead.detail
     assert after(over("1", acts=0)) == End(EndedBy.AGENT, "turn completed")
+    # A goal would go on for ever: it is not waited for.
+    assert goal_after(warning, over("1", acts=0, responses=2)) == dead
+    assert after(warning, over("1", acts=0, sub_acts=1)) == End(EndedBy.AGENT, "turn completed")
     assert after(warning, over("1", acts=1)) == End(EndedBy.AGENT, "turn completed")
     assert after(("warning", {"text": "a model nobody knows", "sidecar": False}), over("1", acts=0)) == End(EndedBy.AGENT, "turn completed")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +14,17 @@ from marathond.core.detached import detached_argv
 LONG_S = 600
 
 
-def wrapped(folder: Path, script: str, *, timer_s: int, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wrapped(folder: Path, script: str, *, timer_s: int, tools: bool = False, env: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Exit code of the wrapper and what it wrote down as status."""
     out, status = folder / "out", folder / "status"
-    argv = detached_argv("test-wrapper", ["sh", "-c", script], timer_s=timer_s, output=str(out), status=str(status))
+    argv = detached_argv("test-wrapper", ["sh", "-c", script], timer_s=timer_s, output=str(out), status=str(status), tool_sessions=tools)
     done = subprocess.run(argv, start_new_session=True, env=env, timeout=120, check=False)
     return done.returncode, status.read_text().strip()
 
@@ -26,6 +35,28 @@ def test_the_commands_own_end_is_the_wrappers(tmp_path: Path) -> None:
 
 def test_c19_the_timer_ends_what_outlives_it(tmp_path: Path) -> None:
     assert wrapped(tmp_path, f"sleep {LONG_S}", timer_s=1) == (-9, "timer")
+
+
+def test_b07_c19_the_timer_ends_the_sessions_of_tools_too(tmp_path: Path) -> None:
+    """A tool command in a session of its own with what it started; what that detached once more is not its business."""
+    kept = f"setsid sh -c 'echo $$ >{tmp_path}/kept; exec sleep {LONG_S}' &"
+    tool = f"echo $$ >{tmp_path}/tool; {kept} sh -c 'echo $$ >{tmp_path}/inner; sleep {LONG_S}' & wait"
+    pids: dict[str, int] = {}
+    for timer_s in (2, 10, 60):  # a longer one where the machine is so slow that not all of them had begun
+        assert wrapped(tmp_path, 'setsid -w sh -c "$TOOL"; true', timer_s=timer_s, tools=True, env={**os.environ, "TOOL": tool}) == (
+            -9,
+            "timer",
+        )
+        pids = {
+            path.name: int(path.read_text()) for path in tmp_path.iterdir() if path.name in ("tool", "inner", "kept") and path.read_text()
+        }
+        if len(pids) == 3:
+            break
+    try:
+        assert {name: alive(pid) for name, pid in pids.items()} == {"tool": False, "inner": False, "kept": True}
+    finally:
+        os.kill(pids["kept"], signal.SIGKILL)
+    assert wrapped(tmp_path, "exit 7", timer_s=LONG_S, tools=True) == (7, "7")
 
 
 def test_who_kills_the_timers_sleep_is_not_taken_for_late(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from marathond.agents.codex.notices import (
     OnGoalUpdated,
     OnItemCompleted,
     OnRerouted,
+    OnTokenUsage,
     OnTurnCompleted,
     OnTurnStarted,
     OnWarning,
@@ -71,6 +72,10 @@ class Run:
         self._counts: dict[str, Any] = {}
         self._rerouted: set[tuple[str, str]] = set()
         self._goal_changes = 0
+        self._responses: Counter[str] = Counter()
+        """Of the model, by turn in flight, as far as this connection heard them."""
+        self._begun_here: set[str] = set()
+        """Turns in flight whose start this connection heard."""
 
     async def note(self, kind: str, **detail: Any) -> None:
         """Durable first, then part of the state."""
@@ -145,6 +150,8 @@ class Run:
 
     async def _attach(self, client: CodexClient) -> None:
         """Take over the thread if there is one, and write down what happened while nobody heard."""
+        self._begun_here.clear()
+        self._responses.clear()
         if self.state.server_pid is None:
             await self.note("server", pid=client.peer_pid)
         if not self.resumed:
@@ -163,7 +170,7 @@ class Run:
         await self.note("reattached", running=attached.running or "", goal=goal, thread_id=attached.thread_id)
         await retell(client, attached, self.story, timeout_s=RPC_S)
         for turn in list(self.story.turns.values()):
-            await (self._turn_started(turn.id) if turn.status == "inProgress" else self._turn_ended(turn, heard=False))
+            await (self._turn_started(turn.id) if turn.status == "inProgress" else self._turn_ended(turn))
         if attached.running:
             await self._turn_started(attached.running)
         elif state.in_flight:
@@ -281,13 +288,8 @@ class Run:
     async def _end(self, client: CodexClient, by: EndedBy, why: str, *, quiet: bool) -> AgentEnd:
         state = self.state
         if state.ended is None:
-            if not state.acts and not self.sub_acts and not state.evidence:
-                line = await to_thread.run_sync(server.sidecar_line, self.env)
-                if line:
-                    await self.note("stderr", line=line)
-                    raise GateFailed("dead_agent", f"no command ran, and codex says: {line}")
             if not state.commands:
-                await self.note("no_commands", acts=state.acts, sub_acts=sum(self.sub_acts.values()), turns=state.turns)
+                await self.note("no_commands", acts=state.acts, sub_acts=self.sub_acts.total(), turns=state.turns)
             await self.note("ended", by=by.value, why=why)
         if quiet:
             with anyio.move_on_after(QUIET_S), suppress(CodexError):
@@ -321,6 +323,8 @@ class Run:
                     await self.note("warning", text=text[:1000], sidecar=bool(drive.SIDECAR_WORDS.search(text)))
             case OnItemCompleted(item=item) if event.thread_id != self.state.thread_id:
                 self.sub_acts[item.type] += drive.acts({item.type: 1})
+            case OnTokenUsage(turn_id=turn_id) if event.thread_id == self.state.thread_id:
+                self._responses[turn_id] += 1
             case OnRerouted(from_model=asked, to_model=got) if (asked, got) not in self._rerouted:
                 self._rerouted.add((asked, got))
                 await self.note("rerouted", **{"from": asked, "to": got})
@@ -330,9 +334,10 @@ class Run:
             return
         match event.body:
             case OnTurnStarted(turn=turn):
+                self._begun_here.add(turn.id)
                 await self._turn_started(turn.id)
             case OnTurnCompleted(turn=turn):
-                await self._turn_ended(turn, heard=True)
+                await self._turn_ended(turn)
             case OnGoalUpdated(goal=goal):
                 await self._goal(goal)
             case OnGoalCleared():
@@ -356,7 +361,7 @@ class Run:
         if turn_id not in self.state.begun or (not self.state.in_flight and turn_id not in self.state.over):
             await self.note("turn_started", turn_id=turn_id)
 
-    async def _turn_ended(self, turn: Turn, *, heard: bool) -> None:
+    async def _turn_ended(self, turn: Turn) -> None:
         state, story = self.state, self.story
         if turn.id in state.over:
             return
@@ -373,12 +378,20 @@ class Run:
             message="" if error is None else error.message[:1000],
             commands=story.commands(turn.id),
             acts=acts,
+            sub_acts=self.sub_acts.total(),
             said=said,
+            responses=self._responses.pop(turn.id, 0),
             duration_ms=turn.duration_ms,
-            heard=heard,
+            heard=turn.id in self._begun_here,
         )
+        self._begun_here.discard(turn.id)
+        if not state.acts and not self.sub_acts and not state.evidence and (line := await self._sidecar_line()):
+            await self.note("stderr", line=line)
         if turn.status == "completed" and not acts and not said:
             await self.note("silent_turn", turn_id=turn.id)
+
+    async def _sidecar_line(self) -> str:
+        return await to_thread.run_sync(server.sidecar_line, self.env)
 
     async def server_ended(self, exit_code: int | None) -> AgentEnd:
         """The engine says that the exec ended.  Raises GateFailed."""

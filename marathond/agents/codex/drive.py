@@ -13,9 +13,9 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``turn_intended``  {n, cause: first|retry, mark, pause_s}: turn/start is about to be sent; ``mark`` is the message's client id
 ``turn_accepted``  {mark, turn_id}: codex took that message
 ``turn_started``   {turn_id}; a goal's own turns too
-``turn_completed`` {turn_id, status, cause, info, message, commands, acts, said, duration_ms, heard}: ``info`` codex's word for an error,
-                   ``acts`` items that did something, ``heard`` false where a re-attachment found it; ``cause`` of the turn: first, retry,
-                   unblock, goal (codex continued by itself)
+``turn_completed`` {turn_id, status, cause, info, message, commands, acts, sub_acts, said, responses, duration_ms, heard}: ``info`` codex's
+                   word for an error; ``acts`` items that did something, ``sub_acts`` sub-agents' so far; ``responses`` of the model;
+                   ``heard``: from its start to its end by one connection; ``cause``: first, retry, unblock, goal (codex went on by itself)
 ``goal``           {status, tokens_used}: each change; ``cleared`` when there is none any more
 ``unblock``        {n, cause: model|infra|stalled, pause_s}: a goal is about to be set active again
 ``stalled``        {goal}: an active goal that codex does not continue
@@ -44,7 +44,11 @@ What a turn's end means, alike for every arm:
 * ``interrupted`` by nobody of us: the agent's shell can reach its own control socket: its own end.  So is a goal that is paused or cleared;
 * ``completed``, goal blocked: the model's word; resumed only by an arm with an operator.  A goal that is complete is never resumed.
 
-Zero acts over a whole run, and a word from codex about its sidecar: the tools were dead, ``dead_agent``.  Without that word: its own end.
+Zero acts so far at a turn's end, and a word from codex about its sidecar: the tools are dead, ``dead_agent``.  Without that word nothing of
+the kind is concluded, and the end is the agent's own.
+
+A goal makes no progress while turns complete without an act in a single response.  A second response means that the model called a tool,
+also one of which no item tells (waiting for a sub-agent, a script without a command).  Turns that were not heard whole do not count.
 """
 
 from __future__ import annotations
@@ -129,9 +133,10 @@ class State:
     infra: int = 0
     unblocks: int = 0
     idle: int = 0
-    """Completed turns in a row without an act, after which the goal was still active."""
+    """Completed turns in a row in which the model called no tool, after which the goal was still active."""
     commands: int = 0
     acts: int = 0
+    sub_acts: int = 0
     evidence: str = ""
     """Codex's own word about its sidecar."""
     warnings: int = 0
@@ -218,8 +223,11 @@ class State:
         self.answered = self.pending is not None
         self.commands += detail["commands"]
         self.acts += detail["acts"]
-        if detail["status"] == "completed":
-            self.idle = self.idle + 1 if not detail["acts"] and self.goal == "active" else 0
+        self.sub_acts = max(self.sub_acts, detail.get("sub_acts", 0))
+        if detail["acts"] or detail.get("responses", 0) > 1 or (detail["status"] == "completed" and self.goal != "active"):
+            self.idle = 0
+        elif detail["status"] == "completed" and detail.get("heard", True):
+            self.idle += 1
 
 
 def fold(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> State:
@@ -308,10 +316,9 @@ def decide(state: State, codex: CodexArm) -> Action:
         return Listen(resting=True)
     if state.last is None:
         return Fail("driver_failed", "codex accepted the first message and began no turn")
-    action = _after_turn(state, state.last, codex)
-    if isinstance(action, End) and not state.acts and state.evidence:
+    if state.last.status == "completed" and not state.acts and not state.sub_acts and state.evidence:
         return Fail("dead_agent", f"no command ran, and codex says: {state.evidence[:500]}")
-    return action
+    return _after_turn(state, state.last, codex)
 
 
 def _after_turn(state: State, last: TurnEnd, codex: CodexArm) -> Action:

@@ -190,7 +190,7 @@ def config_hash(folder: Path) -> str:
 def server_argv(name: str, *, timer_s: int | None, output: str, status: str) -> tuple[str, ...]:
     """The app-server, detached: gate and agent run the very same command."""
     argv = (CODEX, "app-server", "--listen", f"unix://{SOCKET}", "--strict-config")
-    return detached_argv(name, argv, timer_s=timer_s, output=output, status=status)
+    return detached_argv(name, argv, timer_s=timer_s, output=output, status=status, tool_sessions=True)
 
 
 def server_env(env: Environment, home: str, model: ModelAccess) -> dict[str, str]:
