@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 from support import ledgers as help
+from support.illegal_model import MODEL, MODEL_SIGNS, plant_model
 from support.illegal_money import MONEY, plant_money
 from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memory_ledger, start_verifier, submission, task
 
 from marathond.core.lifecycle import TRANSITIONS
 from marathond.core.model import LIVE_STATES
-from marathond.core.requests import Begun, Who
 from marathond.ledger.errors import UNIQUE_RULES, RuleBroken, rule_of, translate
-from marathond.ledger.verbs import admission, agentlog, artifacts, findings, operator, settings, usage
+from marathond.ledger.verbs import admission, artifacts, findings, operator, settings
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.sql import LIVE
 
 SIGNS = {
+    **MODEL_SIGNS,
     "ev": "INSERT INTO trial_event (trial_id, seq, event, from_state, to_state, at_ms, run_id, detail_json)",
     "tr": "INSERT INTO trial (cell_id, arm_id, claim_id, attempt, run_id, state, created_at_ms)",
     "cl": "INSERT INTO claim (cell_id, token, run_id, claimed_at_ms)",
@@ -43,9 +44,6 @@ SIGNS = {
     "st": "INSERT INTO admission_stop (kind, detail, author, at_ms)",
     "se": "INSERT INTO setting_change (key, old_json, new_json, author, reason, at_ms, run_id)",
     "id": "INSERT INTO ledger_identity (singleton, ledger_id, created_at_ms, path, device, inode, host)",
-    "mr": "INSERT INTO model_request (journal_id, begin_seq, trial_id, account, number, begun_at_ms, begun_mono_ms, ended_at_ms, end, "
-    "usage, input_tokens, output_tokens)",
-    "ae": "INSERT INTO agent_event (trial_id, seq, kind, detail_json, at_ms, mono_ms, run_id)",
     "ru": "INSERT INTO run (run_id, pid, pid_start_ticks, host, boot_id, version, started_at_ms, seen_at_ms)",
 }
 
@@ -284,18 +282,7 @@ ILLEGAL: list[tuple[str, str]] = [
     ("artifact_export_is_fixed", "DELETE FROM artifact_export"),
     ("artifact_is_fixed", "UPDATE artifact SET sha256 = 'other'"),
     ("artifact_is_fixed", "DELETE FROM artifact"),
-    # what an agent did with its model
-    ("gateway_journal_taken_once", "INSERT INTO gateway_journal VALUES (2, 'j', 0, 0, 0, 1)"),
-    ("model_request_usage_known", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, 1, 'complete', 'guessed', 1, 1)"),
-    ("model_request_ends_whole", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, NULL, 'complete', 'none', 1, 1)"),
-    ("model_request_known_has_tokens", "{mr} VALUES (1, 9, {done}, 'agent', 1, 0, 0, 1, 'complete', 'known', NULL, 1)"),
-    ("model_request_is_never_deleted", "DELETE FROM model_request"),
-    ("agent_event_detail_is_json", "{ae} VALUES ({done}, 2, 'thread', 'no', 1, 1, {NEW})"),
-    ("agent_event_is_gapless", "{ae} VALUES ({done}, 3, 'thread', '{{}}', 1, 1, {NEW})"),
-    ("agent_event_is_gapless", "{ae} VALUES ({done}, 1, 'thread', '{{}}', 1, 1, {NEW})"),
-    ("agent_event_is_append_only", "UPDATE agent_event SET kind = 'other'"),
-    ("agent_event_is_append_only", "DELETE FROM agent_event"),
-    ("receipt_is_json", "INSERT INTO receipt VALUES ({done}, 1, 'no', 1)"),
+    *MODEL,
     *MONEY,
 ]
 
@@ -361,10 +348,7 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     names["dry"] = str(help.admit(c, cell(c, "dry")).trial_id)
     names |= {"back": str(back.trial_id), "decided": str(decided.trial_id), "bare": str(bare.trial_id)}
     help.trials.facts(c, done.trial_id, [help.trials.Fact("network", "public", "task")], now_ms=T0)
-    agentlog.append(c, done.trial_id, kind="thread", detail={}, mono_ms=1, now_ms=T0)
-    usage.meet_journal(c, identity="j", segment=1, byte=0, last_seq=0, now_ms=T0)
-    begun = Begun(Who(done.trial_id, "agent", 1), T0, 1)
-    usage.ingest(c, [(1, begun)], segment=1, byte=1, last_seq=1, prices={}, now_ms=T0)
+    plant_model(c, done.trial_id)
     plant_money(c, done.trial_id)
     for code in ("open", "closed"):
         findings.raise_finding(c, code=code, severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)

@@ -117,11 +117,17 @@ class _WithModel(Rig):
     gateway: GatewayProcess
     key: str
     key_file: Path
+    judge_key: str
+    """Of the route ``judge``, which verifiers take where ``gateway.verifier_route`` says so."""
 
     def _prepare(self, arms: Mapping[str, Mapping[str, Any]]) -> None:
         self.key, self.key_file = f"sk-real-{secrets.token_hex(16)}", self.root / "provider.key"
         self.key_file.touch(mode=0o600)
         self.key_file.write_text(self.key + "\n")
+        self.judge_key = f"sk-judge-{secrets.token_hex(16)}"
+        judge_file = self.key_file.with_name("judge.key")
+        judge_file.touch(mode=0o600)
+        judge_file.write_text(self.judge_key + "\n")
         self.gateway = GatewayProcess(self.root / "state" / "gateway", self.root / "gateway.log")
         if any(arm.get("kind") == "codex" for arm in arms.values()):
             codex_tree()
@@ -148,7 +154,7 @@ class _WithModel(Rig):
             await super().__aexit__(*exc)
 
     def story(self) -> str:
-        asked = [(r["trial"], r["account"], r["end"], r["status"], r["error_type"], r["held_ms"]) for r in self.gateway.records()]
+        asked = [(r["trial"], r["account"], r["end"], r["status"], r["error_type"], r.get("held_ms")) for r in self.gateway.records()]
         return f"{super().story()}\nusage: {self.sql('SELECT * FROM model_usage')}\nrequests: {asked[-60:]}\ngateway: {self.gateway.log()}"
 
 
@@ -189,7 +195,10 @@ class ModelProcessRig(ProcessRig, _WithModel):
 
 def _way(provider: PracticeServer, key_file: Path) -> dict[str, object]:
     way: dict[str, object] = {
-        "gateway.routes": {"main": {"base_url": f"{provider.url}/v1", "key_file": str(key_file)}},
+        "gateway.routes": {
+            "main": {"base_url": f"{provider.url}/v1", "key_file": str(key_file)},
+            "judge": {"base_url": f"{provider.url}/v1", "key_file": str(key_file.with_name("judge.key"))},
+        },
         "codex.model": MODEL,
     }
     return {**way, "codex.folder": str(codex_wanted().folder)} if os.environ.get("MARATHOND_CODEX") else way
