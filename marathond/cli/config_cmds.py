@@ -89,7 +89,7 @@ def show(
     from marathond.service.treatment import change_of
 
     settings = _load(ctx, config)
-    known = {key: (_hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(settings).items()}
+    known = {key: (hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(settings).items()}
     if as_json:
         print_json({key: {"value": value, "origin": source, "change": change} for key, (value, source, change) in known.items()})
         return
@@ -142,15 +142,15 @@ def plain(value: Any) -> Any:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
-def _hidden(key: str, value: Any) -> Any:
+def hidden(key: str, value: Any) -> Any:
     """Without what a screen or a bug report must not show: values of variables named like secrets, users and passwords in URLs, and where
     a webhook leads."""
     if key == "notify.webhook":
         return hidden_url(value)
     if isinstance(value, dict):
-        return {name: "(hidden)" if _SECRET_NAME.search(name) else _hidden(name, item) for name, item in value.items()}
+        return {name: "(hidden)" if _SECRET_NAME.search(name) else hidden(name, item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_hidden(key, item) for item in value]
+        return [hidden(key, item) for item in value]
     return _USER_IN_URL.sub("(hidden)@", value) if isinstance(value, str) else value
 
 

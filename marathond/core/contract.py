@@ -66,8 +66,9 @@ class Difference:
 
 
 def shown(value: Any, at_most: int | None = SHOWN) -> str:
-    """A value in one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    """A value in one line; of something that has a text, the text."""
+    told = next((value[key] for key in ("text", "output", "description") if key in value), value) if isinstance(value, Mapping) else value
+    text = told if isinstance(told, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     text = " ".join(text.split())
     return text if at_most is None or len(text) <= at_most else text[:at_most].rstrip() + "…"
 

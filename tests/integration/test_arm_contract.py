@@ -6,12 +6,14 @@ A third arm is planted: its row declares a mount, and what is mounted is a skill
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from marathond.agents.codex import contract
+from marathond.cli import ctl
 from marathond.core.contract import differences, undeclared, undelivered
 from marathond.core.model import Drive
 from marathond.flow.contracts import Contracts
@@ -93,6 +95,19 @@ def test_a14_the_gateway_saw_it_too_and_a_finding_says_so(direct: Captured) -> N
     assert {frozenset(subject.split(" x ")) for subject in found} == {frozenset({"skilled", other}) for other in ARMS}
     text = "".join(shape for (shape,) in ran.rig.sql("SELECT shape_json FROM first_request"))
     assert "exec_command" in text and "TASK-contract" not in text and "You are Codex" not in text
+
+
+def test_a14_arms_diff_says_it_too(direct: Captured, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [name for name in os.environ if name.startswith("MARATHOND_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(direct[0].rig.root / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    monkeypatch.chdir(direct[0].rig.root / "state")
+    assert ctl.run(["arms", "diff", "plain", "goal"]) == 0
+    out = capsys.readouterr().out
+    assert "9 differences, none undeclared" in out and "1 trial of plain, 1 trial of goal; as declared" in out
+    assert ctl.run(["arms", "diff", "plain", "skilled"]) == 1
+    assert "UNDECLARED" in capsys.readouterr().out
 
 
 def test_arms_that_differ_as_declared_give_no_finding(code: Captured) -> None:

@@ -1,0 +1,261 @@
+"""``marathonctl arms`` and ``arms show``: the arms of a campaign, as the ledger holds them and as the configuration has them.
+
+Owns where an arm's row comes from, and how it is shown.  Reads; needs neither a daemon nor, where there is a ledger, a configuration.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from marathond.agents.codex import contract
+from marathond.cli.app import Settled
+from marathond.cli.client import CallFailed
+from marathond.cli.config_cmds import hidden
+from marathond.cli.locate import locate
+from marathond.cli.output import Column, clean, note, print_json, say, screen, table
+from marathond.cli.reader import campaign_id, reading
+from marathond.core.arms import arm_from_data, arm_to_data
+from marathond.core.contract import NAME
+from marathond.core.errors import ConfigError, LedgerRefused, StageError
+from marathond.core.model import Arm, Drive
+from marathond.ledger.verbs import shapes, stored
+from marathond.practice.script import CODE_MODELS
+from marathond.service.protocol import Exit
+from marathond.service.settings import Settings
+from marathond.service.treatment import arm_treatment, treatment_hash
+from marathond.staging.store import look
+
+LEDGER, CONFIGURATION, CHANGED = "ledger", "configuration", "ledger; the configuration has changed"
+HASH_SHOWN = 12
+VALUE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ArmShown:
+    """``source``: whose row it is.  ``treatment`` empty: codex is not staged, and what is staged is a part of it."""
+
+    arm: Arm
+    treatment: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``asked``: first requests of the campaign's trials, of codex arms that have begun to ask."""
+
+    campaign: str
+    arms: tuple[ArmShown, ...]
+    asked: tuple[shapes.ShapeRow, ...] = ()
+
+    def arm(self, name: str) -> ArmShown:
+        """:raises CallFailed: exit 2, there is none of that name; with the names there are."""
+        for shown in self.arms:
+            if shown.arm.name == name:
+                return shown
+        known = ", ".join(shown.arm.name for shown in self.arms)
+        raise CallFailed(f"no arm {clean(name)} in campaign {clean(self.campaign)}; there are: {clean(known)}", Exit.USAGE)
+
+
+def gather(chosen: Settled, campaign: str | None) -> Gathered:
+    """The named campaign's arms; by default the configured one's, with what is not submitted yet; without a configuration the newest's.
+
+    :raises CallFailed: no such campaign.  :raises ConfigError, LedgerRefused: there is neither a campaign nor a configuration to read.
+    """
+    settings, wrong = _settings(chosen)
+    try:
+        stored_arms = _stored(chosen, campaign, None if settings is None else settings.campaign.name)
+    except LedgerRefused as error:
+        if error.code != "missing" or settings is None or campaign is not None:
+            raise
+        stored_arms = None
+    configured = () if settings is None else _configured(settings)
+    if stored_arms is None:
+        if settings is None:
+            raise wrong or CallFailed("no campaign yet, and no configuration: nothing to show")
+        return Gathered(settings.campaign.name, configured)
+    if wrong is not None:
+        note(f"the configuration is left out: {clean(wrong)}")
+    if settings is None or settings.campaign.name != stored_arms.campaign:
+        return stored_arms
+    now = {shown.arm.name: shown for shown in configured}
+    known = {shown.arm.name for shown in stored_arms.arms}
+    merged = [_merged(shown, now.get(shown.arm.name)) for shown in stored_arms.arms]
+    return Gathered(stored_arms.campaign, (*merged, *(shown for name, shown in now.items() if name not in known)), stored_arms.asked)
+
+
+def _settings(chosen: Settled) -> tuple[Settings | None, ConfigError | None]:
+    """Neither: there is no configuration."""
+    if locate(chosen.config).config is None:
+        return None, None
+    try:
+        return chosen.settings(), None
+    except ConfigError as error:
+        return None, error
+
+
+def _stored(chosen: Settled, campaign: str | None, configured: str | None) -> Gathered | None:
+    """None: the ledger has no campaign, or not the configured one."""
+    with reading(chosen.located().paths.ledger) as c:
+        if campaign is None and configured is not None and stored.campaign_by_name(c, configured) is None:
+            return None
+        found = campaign_id(c, campaign or configured)
+        if found is None:
+            return None
+        arms = tuple(ArmShown(_read(row), row.treatment_hash, LEDGER) for row in stored.arms_of(c, found[0]))
+        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])))
+
+
+def _read(row: stored.StoredArm) -> Arm:
+    try:
+        return arm_from_data(row.data)
+    except (KeyError, ValueError, TypeError) as error:
+        raise CallFailed(f"the row of arm {clean(row.name)} was not written by this version: {type(error).__name__}: {error}") from error
+
+
+def _configured(settings: Settings) -> tuple[ArmShown, ...]:
+    package = ""
+    if settings.drives_codex:
+        try:
+            tree = look(settings.daemon.state_dir, settings.codex.wanted()).tree
+        except (StageError, OSError) as error:
+            note(f"what is staged cannot be seen: {clean(error)}")
+            tree = None
+        package = "" if tree is None else tree.package_id
+    return tuple(
+        ArmShown(arm, treatment_hash(arm_treatment(arm)) if arm.codex is None or package else "", CONFIGURATION)
+        for arm in settings.arm_models(package)
+    )
+
+
+def _merged(kept: ArmShown, now: ArmShown | None) -> ArmShown:
+    """The ledger's row counts; whether the configuration still says the same stands beside it."""
+    if now is None or now.treatment in ("", kept.treatment):
+        return kept
+    return ArmShown(kept.arm, kept.treatment, CHANGED)
+
+
+def surface_of(arm: Arm, asked: str | None) -> contract.Surface:
+    """How the arm's model is offered its tools: as asked for, else by its slug."""
+    assert arm.codex is not None
+    for surface in get_args(contract.Surface):
+        if surface == asked:
+            return surface  # type: ignore[no-any-return]
+    return "code" if any(fnmatch.fnmatchcase(arm.codex.model, pattern) for pattern in CODE_MODELS) else "direct"
+
+
+def row(arm: Arm) -> dict[str, Any]:
+    """The whole row as plain values, without what a screen must not show: fields of codex hold no secret, whatever their names."""
+    data = arm_to_data(arm)
+    codex = data.pop("codex")
+    return {**{key: hidden(key, value) for key, value in data.items()}, "codex": codex}
+
+
+# ---- the list
+
+
+def print_list(found: Gathered, *, as_json: bool) -> None:
+    if as_json:
+        print_json([_as_json(shown) for shown in found.arms])
+        return
+    where = screen()
+    say(f"campaign {clean(found.campaign)}")
+    columns = (Column("arm", least=8), Column("kind"), Column("drive"), Column("operator"), Column("caps", least=12))
+    rows = [
+        (
+            clean(shown.arm.name),
+            shown.arm.kind.value,
+            "-" if (codex := shown.arm.codex) is None else codex.drive.value,
+            "-" if codex is None or codex.drive is not Drive.GOAL else "yes" if codex.operator else "no",
+            caps(shown.arm),
+            _short(shown.treatment),
+            shown.source,
+        )
+        for shown in found.arms
+    ]
+    for line in table((*columns, Column("treatment"), Column("from", least=6)), rows, where):
+        say(line)
+
+
+def caps(arm: Arm) -> str:
+    """What ends a run of it besides its own end and the trial's deadline."""
+    codex = arm.codex
+    if codex is None:
+        return "-"
+    parts = [f"{codex.turns_at_most} turns", f"{codex.infra_retries} infra retries"]
+    if codex.drive is Drive.GOAL:
+        parts.append(f"{codex.idle_turns_at_most} idle turns")
+        parts += [f"{codex.unblocks_at_most} unblocks"] if codex.operator else []
+        parts += [f"{codex.token_budget} tokens"] if codex.token_budget is not None else []
+    return ", ".join(parts)
+
+
+def _short(treatment: str) -> str:
+    return treatment.removeprefix("sha256:")[:HASH_SHOWN] or "unknown"
+
+
+def _as_json(shown: ArmShown) -> dict[str, Any]:
+    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source}
+
+
+# ---- one arm
+
+
+def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool) -> None:
+    shown = found.arm(name)
+    made = file = None
+    if shown.arm.codex is not None:
+        chosen = surface_of(shown.arm, surface)
+        made, file = contract.reviewed(shown.arm.codex.drive, chosen), contract.file_of(shown.arm.codex.drive, chosen)
+    if as_json:
+        print_json({**_as_json(shown), "contract": made})
+        return
+    say(f"arm {clean(shown.arm.name)} of campaign {clean(found.campaign)}   treatment {_short(shown.treatment)}   from {shown.source}")
+    for line in _lines(row(shown.arm)):
+        say(f"  {line}")
+    if made is not None and file is not None:
+        say()
+        for line in _contract_lines(made, file.name):
+            say(line)
+
+
+def _lines(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key != "env":
+            yield from _lines(value, f"{prefix}{key}.")
+        elif key != "name":
+            yield f"{prefix}{key} = {clean(words(value), VALUE_MAX)}"
+
+
+def words(value: Any) -> str:
+    """A value of a row as TOML would write it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(words(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {words(item)}" for key, item in value.items()) + " }" if value else "{}"
+    return str(value)
+
+
+def _contract_lines(made: dict[str, Any], name: str) -> Iterator[str]:
+    """The record in short: what is offered and what is said, by name."""
+    yield f"what an arm so driven is given first, as reviewed ({name}; whole with --json):"
+    body, config = made["body"], made["config"]
+    yield f"  {clean(made['headers'].get('user-agent', ''))}, {made['request']}"
+    yield f"  model {clean(body['model'])}, effort {clean(body['reasoning'].get('effort', '-'))}, web search {clean(config['web_search'])}"
+    yield f"  features {clean(words(config['features']))}"
+    yield f"  tools {clean(_names(made['tools']), 2000)}"
+    for item in made["input"]:
+        size = len(item.get("text", item.get("output", "")))
+        yield f"  input {clean(item[NAME])}" + (f", {size:,} characters" if size else "")
+
+
+def _names(named: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(element[NAME] for element in named)

@@ -1,0 +1,180 @@
+"""``marathonctl arms diff``: what two arms differ in, by their rows, by what these declare, and in truth (fault a14).
+
+Owns the three looks and their layout: the rows; the reviewed records that ship with the package; the first requests that trials of this
+campaign have sent, as the gateway saw them.  The rules are core/contract.py and core/contract_rules.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from marathond.agents.codex import contract
+from marathond.cli.arms import Gathered, row, surface_of, words
+from marathond.cli.output import clean, plural, print_json, say, screen
+from marathond.core.contract import ABSENT, Declared, Difference, differences, undelivered
+from marathond.core.contract_rules import Asked, contracts_differ
+from marathond.core.model import Arm
+
+VALUE_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``declared``: by the differing fields.  ``surface`` None: not both arms are codex's, and only rows are compared.
+
+    ``record``: differences of the reviewed records; ``missing``: what is declared and does not differ there.  ``seen``: trials of each that
+    have asked; ``strange``: what these say that no row declares.
+    """
+
+    a: str
+    b: str
+    rows: tuple[Difference, ...]
+    declared: tuple[Declared, ...] = ()
+    surface: contract.Surface | None = None
+    files: tuple[str, str] = ("", "")
+    record: tuple[Difference, ...] = ()
+    missing: tuple[Declared, ...] = ()
+    seen: tuple[int, int] = (0, 0)
+    strange: tuple[str, ...] = ()
+
+    def field(self, difference: Difference) -> str:
+        """The field that declares it; empty: none."""
+        return next((each.field for each in self.declared if each.covers(difference.path)), "")
+
+
+def compare(gathered: Gathered, a: str, b: str, surface: str | None) -> Found:
+    """:raises CallFailed: there is no such arm."""
+    left, right = gathered.arm(a).arm, gathered.arm(b).arm
+    rows = tuple(_shown_rows(left, right))
+    if left.codex is None or right.codex is None:
+        return Found(a, b, rows)
+    declared = contract.declared(left, right)
+    chosen = surface_of(left, surface)
+    drives = left.codex.drive, right.codex.drive
+    made_a, made_b = (contract.reviewed(drive, chosen) for drive in drives)
+    # The records are of rows with all other fields alike: of what the rows differ in besides, they cannot tell.
+    told = tuple(each for each in declared if each.field == "codex.drive")
+    asked = [Asked(one.trial_id, one.arm, one.task, one.shape) for one in gathered.asked if one.arm in (a, b)]
+    return Found(
+        a,
+        b,
+        rows,
+        declared,
+        chosen,
+        (contract.file_of(drives[0], chosen).name, contract.file_of(drives[1], chosen).name),
+        tuple(differences(made_a, made_b)),
+        tuple(undelivered(made_a, made_b, told)),
+        (sum(one.arm == a for one in asked), sum(one.arm == b for one in asked)),
+        tuple(each.detail for each in contracts_differ(asked, {(a, b): declared, (b, a): declared})),
+    )
+
+
+def _shown_rows(a: Arm, b: Arm) -> Iterator[Difference]:
+    """Row differences without what a screen must not show; a secret that differs is still told as different."""
+    shown_a, shown_b = contract_row(a), contract_row(b)
+    for each in contract.row_differences(a, b):
+        yield Difference(each.path, _below(shown_a, each.path), _below(shown_b, each.path))
+
+
+def contract_row(arm: Arm) -> dict[str, Any]:
+    shown = row(arm)
+    codex = shown.pop("codex", None) or {}
+    return {**shown, **{f"codex.{key}": value for key, value in codex.items()}}
+
+
+def _below(values: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        values = values.get(key, ABSENT) if isinstance(values, dict) else values
+    return values
+
+
+def wrong(found: Found) -> bool:
+    """Something differs that no row declares, or does not that one does."""
+    return bool(found.missing or found.strange or any(not found.field(each) for each in found.record))
+
+
+def show(found: Found, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(found))
+        return
+    where = screen()
+    for section in (_rows(found), _declared(found), _record(found), _seen(found)):
+        for line in section:
+            say(where.fit(line))
+
+
+def _rows(found: Found) -> Iterator[str]:
+    a, b = clean(found.a), clean(found.b)
+    yield f"the rows of {a} and {b}" + ("" if found.rows else " are the same but for their names")
+    for each in found.rows:
+        yield f"  {clean(each.where)}: {a} {_value(each.a)}, {b} {_value(each.b)}"
+
+
+def _declared(found: Found) -> Iterator[str]:
+    if found.surface is None:
+        yield ""
+        yield "not both drive codex: there is no record of a first request to compare"
+        return
+    yield ""
+    yield "what that declares in a first request and in config.toml"
+    for field in dict.fromkeys(each.path[0] for each in found.rows):
+        paths = [each.paths[-1] if found.surface == "code" else each.paths[0] for each in found.declared if each.field == field]
+        yield f"  {clean(field)}" + ("" if paths else ": nothing that reaches codex")
+        yield from (f"    {clean('.'.join(path))}" for path in paths)
+
+
+def _record(found: Found) -> Iterator[str]:
+    if found.surface is None:
+        return
+    yield ""
+    if found.files[0] == found.files[1]:
+        yield f"the reviewed records: both arms are driven alike, and have one ({found.files[0]})"
+        return
+    strange = [each for each in found.record if not found.field(each)]
+    yield (
+        f"the reviewed records ({found.files[0]}, {found.files[1]}): {plural(len(found.record), 'difference')}, "
+        f"{len(strange) or 'none'} undeclared"
+    )
+    for each in found.record:
+        field = found.field(each)
+        yield f"  {clean(field) if field else 'UNDECLARED'}  {clean(each.words(found.a, found.b), VALUE_MAX)}"
+    for missed in found.missing:
+        yield f"  MISSING  {clean(missed.field)} declares {clean('.'.join(missed.paths[0]))}: both are alike in it"
+
+
+def _seen(found: Found) -> Iterator[str]:
+    if found.surface is None:
+        return
+    yield ""
+    seen = ", ".join(f"{plural(count, 'trial')} of {clean(name)}" for name, count in zip((found.a, found.b), found.seen, strict=True))
+    yield f"first requests that the gateway saw in this campaign: {seen}" + (
+        "" if found.strange or not all(found.seen) else "; as declared"
+    )
+    for each in found.strange:
+        yield f"  UNDECLARED  {clean(each, 2000)}"
+
+
+def _value(value: Any) -> str:
+    return "absent" if value is ABSENT else clean(words(value), VALUE_MAX)
+
+
+def _as_json(found: Found) -> dict[str, Any]:
+    made: dict[str, Any] = {"a": found.a, "b": found.b, "rows": [_difference(each) for each in found.rows]}
+    if found.surface is not None:
+        made["declared"] = [{"field": each.field, "paths": [list(path) for path in each.paths]} for each in found.declared]
+        made["record"] = {
+            "surface": found.surface,
+            "files": list(found.files),
+            "differences": [{**_difference(each), "declared_by": found.field(each) or None} for each in found.record],
+            "missing": [{"field": each.field, "paths": [list(path) for path in each.paths]} for each in found.missing],
+        }
+        made["seen"] = {"trials": dict(zip((found.a, found.b), found.seen, strict=True)), "undeclared": list(found.strange)}
+    return made
+
+
+def _difference(each: Difference) -> dict[str, Any]:
+    """A side that has nothing there is left out."""
+    sides = {name: value for name, value in (("a", each.a), ("b", each.b)) if value is not ABSENT}
+    return {"path": list(each.path), **sides}

@@ -1,0 +1,210 @@
+"""`arms`, `arms show`, `arms diff`: from the configuration alone, from a ledger alone, and from both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marathond.agents.codex import contract
+from marathond.core.arms import arm_to_data
+from marathond.core.contract import shape
+from marathond.core.model import AgentKind, Arm, CodexArm, Drive
+from marathond.ledger.verbs import campaigns, shapes
+from marathond.ledger.verbs.campaigns import ArmRow
+from marathond.service.treatment import arm_treatment, treatment_hash
+from tests.support import ledgers as have
+from tests.support.cli_rig import Rig, living_rig
+
+CONFIG = """
+[daemon]
+state_dir = "{state_dir}"
+[campaign]
+name = "codex"
+tasks = ["tasks/*"]
+[codex]
+model = "gpt-5.5"
+[gateway.routes.main]
+base_url = "http://127.0.0.1:1/v1"
+key_file = "key"
+[arms.plain]
+kind = "codex"
+drive = "turn"
+[arms.goal]
+kind = "codex"
+drive = "goal"
+[arms.operator]
+kind = "codex"
+drive = "goal"
+operator = true
+token_budget = 7
+[arms.sh]
+kind = "command"
+argv = ["true"]
+env = {{ API_KEY = "swordfish", HOW = "so" }}
+"""
+PACKAGE = "codex-of-a-test"
+
+
+def codex_arm(name: str, drive: Drive, **codex: Any) -> Arm:
+    row = CodexArm(package=PACKAGE, version="0.171.0", model="gpt-5.5", effort="high", drive=drive, **codex)
+    return Arm(name, AgentKind.CODEX, codex=row)
+
+
+PLAIN, GOAL = codex_arm("plain", Drive.TURN), codex_arm("goal", Drive.GOAL)
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Rig]:
+    with living_rig(monkeypatch, capsys) as rig:
+        yield rig
+
+
+@pytest.fixture
+def config(rig: Rig, tmp_path: Path) -> Path:
+    """A configuration whose ledger does not exist."""
+    path = tmp_path / "marathond.toml"
+    path.write_text(CONFIG.format(state_dir=tmp_path / "state"))
+    (tmp_path / "state").mkdir()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_state_dir_by_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "config" in request.fixturenames:
+        request.getfixturevalue("rig")
+        monkeypatch.delenv("MARATHOND_DAEMON__STATE_DIR")
+
+
+def stored(rig: Rig, *arms: Arm) -> None:
+    rows = tuple(
+        ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True)) for arm in arms
+    )
+    wanted = replace(have.submission(name="codex", tasks=[have.task("one")]), arms=rows)
+    with rig.sql() as c:
+        campaigns.submit(c, wanted, now_ms=have.T0)
+
+
+def asks(rig: Rig, arm: str, effort: str = "high", tools: tuple[str, ...] = ()) -> None:
+    """A trial of the arm, and its first request as the gateway saw it."""
+    offered = [{"type": "function", "name": name} for name in ("exec_command", *tools)]
+    with rig.sql() as c:
+        trial = have.bring_to(c, have.cell(c, "one", arm), "running")
+        made = shape({"model": "gpt-5.5", "reasoning": {"effort": effort}, "tools": offered}, ["accept"])
+        shapes.keep(c, trial.trial_id, made, now_ms=have.T0)
+
+
+def test_the_configuration_alone_is_enough(rig: Rig, config: Path) -> None:
+    out = rig.ask("--config", str(config), "arms")
+    rows = {line.split()[0]: line for line in out.splitlines()[2:]}
+    assert out.startswith("campaign codex\n") and list(rows) == ["plain", "goal", "operator", "sh"]
+    assert "500 turns, 3 infra retries  " in rows["plain"] and " - " in rows["plain"]
+    assert "3 idle turns, 8 unblocks, 7 tokens" in rows["operator"] and " yes " in rows["operator"] and " no " in rows["goal"]
+    # What is staged is a part of a codex arm's treatment, and nothing is.
+    assert " unknown " in rows["goal"] and " unknown " not in rows["sh"]
+    assert all(line.endswith("configuration") for line in rows.values())
+    (sh,) = [arm for arm in json.loads(rig.ask("--config", str(config), "arms", "--json")) if arm["name"] == "sh"]
+    assert sh["env"] == {"API_KEY": "(hidden)", "HOW": "so"} and sh["treatment_hash"].startswith("sha256:")
+
+
+def test_show_tells_row_and_record(rig: Rig, config: Path) -> None:
+    out = rig.ask("--config", str(config), "arms", "show", "goal")
+    for words in (
+        'codex.objective = "Finish the task."',
+        "codex.token_budget = none",
+        "goal.direct.json",
+        "update_goal",
+        "web search disabled",
+    ):
+        assert words in out
+    assert "goal.code.json" in rig.ask("--config", str(config), "arms", "show", "goal", "--surface", "code")
+    whole = json.loads(rig.ask("--config", str(config), "arms", "show", "goal", "--json"))
+    assert whole["contract"] == contract.reviewed(Drive.GOAL, "direct")
+    out = rig.ask("--config", str(config), "arms", "show", "sh")
+    assert "swordfish" not in out and 'HOW = "so"' in out and "reviewed" not in out
+
+
+def test_diff_tells_rows_what_they_declare_and_the_records(rig: Rig, config: Path) -> None:
+    out = rig.ask("--config", str(config), "arms", "diff", "plain", "goal")
+    for words in (
+        'codex.drive: plain "turn", goal "goal"',
+        "    tools.update_goal\n",
+        "(plain.direct.json, goal.direct.json): 9 differences, none undeclared",
+        "codex.drive  config.features.goals: plain false, goal true",
+        "0 trials of plain, 0 trials of goal",
+    ):
+        assert words in out
+    made = json.loads(rig.ask("--config", str(config), "arms", "diff", "plain", "goal", "--surface", "code", "--json"))
+    assert made["record"]["files"] == ["plain.code.json", "goal.code.json"] and made["record"]["missing"] == []
+    assert {each["declared_by"] for each in made["record"]["differences"]} == {"codex.drive"}
+    assert {"path": ["config", "features", "goals"], "a": False, "b": True, "declared_by": "codex.drive"} in made["record"]["differences"]
+
+
+def test_diff_of_arms_that_are_driven_alike_or_not_codexs(rig: Rig, config: Path) -> None:
+    out = rig.ask("--config", str(config), "arms", "diff", "goal", "operator")
+    assert "codex.operator: goal false, operator true" in out and "codex.operator: nothing that reaches codex" in out
+    assert "codex.token_budget: goal none, operator 7" in out and "both arms are driven alike" in out
+    out = rig.ask("--config", str(config), "arms", "diff", "plain", "sh")
+    assert 'kind: plain "codex", sh "command"' in out and "there is no record of a first request" in out
+    assert "swordfish" not in out and 'env.API_KEY: plain absent, sh "(hidden)"' in out
+
+
+def test_an_undeclared_difference_fails(rig: Rig, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(drive: Drive, surface: contract.Surface) -> dict[str, Any]:
+        made = contract.from_text(contract.file_of(drive, surface).read_text())
+        if drive is Drive.GOAL:
+            made["body"]["reasoning"]["effort"] = "low"
+            made["tools"] = [tool for tool in made["tools"] if tool["is"] != "get_goal"]
+        return made
+
+    monkeypatch.setattr(contract, "reviewed", planted)
+    answer = rig.run("--config", str(config), "arms", "diff", "plain", "goal")
+    assert answer.code == 1 and "1 undeclared" in answer.out
+    assert "UNDECLARED  body.reasoning.effort: plain high, goal low" in answer.out
+    assert "MISSING  codex.drive declares tools.get_goal" in answer.out
+
+
+def test_the_ledger_alone_is_enough_and_knows_what_trials_asked(rig: Rig) -> None:
+    stored(rig, PLAIN, GOAL)
+    out = rig.ask("arms")
+    assert out.startswith("campaign codex\n") and all(line.endswith("ledger") for line in out.splitlines()[2:])
+    assert treatment_hash(arm_treatment(GOAL)).removeprefix("sha256:")[:12] in out
+    asks(rig, "plain")
+    asks(rig, "goal", tools=contract.GOAL_TOOLS)
+    assert "1 trial of plain, 1 trial of goal; as declared" in rig.ask("arms", "diff", "plain", "goal")
+    assert rig.ask("arms", "--campaign", "codex") == out
+    assert rig.run("arms", "--campaign", "nope").code == 2
+    answer = rig.run("arms", "--campaign", "x")  # of half a row
+    assert answer.code == 1 and "the row of arm plain was not written by this version" in answer.err and answer.err.count("\n") == 1
+
+
+def test_a14_trials_that_asked_otherwise_fail_the_diff(rig: Rig) -> None:
+    stored(rig, PLAIN, GOAL)
+    asks(rig, "plain")
+    asks(rig, "goal", effort="low", tools=contract.GOAL_TOOLS)
+    answer = rig.run("arms", "diff", "plain", "goal")
+    assert answer.code == 1 and "body.reasoning.effort: plain high, goal low" in answer.out
+    made = json.loads(rig.run("arms", "diff", "plain", "goal", "--json").out)
+    assert made["seen"]["trials"] == {"plain": 1, "goal": 1} and len(made["seen"]["undeclared"]) == 1
+
+
+def test_both_say_whether_the_configuration_is_still_the_ledgers(rig: Rig, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text(CONFIG.format(state_dir=rig.state_dir))
+    sh = Arm("sh", AgentKind.COMMAND, argv=("false",))
+    stored(rig, PLAIN, sh)
+    rows = {line.split()[0]: line for line in rig.ask("--config", str(config), "arms").splitlines()[2:]}
+    assert rows["plain"].endswith("  ledger") and rows["goal"].endswith("  configuration")
+    assert rows["sh"].endswith("ledger; the configuration has changed")
+
+
+def test_what_cannot_be_shown_is_one_line(rig: Rig, config: Path) -> None:
+    answer = rig.run("--config", str(config), "arms", "show", "zebra")
+    assert answer.code == 2 and "no arm zebra in campaign codex; there are: plain, goal, operator, sh" in answer.err
+    assert answer.err.count("\n") == 1
+    config.write_text("[daemon]\nstate_dir = 7\n")
+    answer = rig.run("--config", str(config), "arms")
+    assert answer.code == 2 and answer.out == "" and "state_dir" in answer.err
