@@ -124,9 +124,10 @@ Shape = Literal["whole", "empty", "deltas", "completed_only"]
 
 
 class Call(_Data):
-    """A call of any function tool by name."""
+    """A call of any function tool by name; ``namespace``: of one that the client offers in a namespace of its own (``collaboration``)."""
 
     name: Name
+    namespace: Name | None = None
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 

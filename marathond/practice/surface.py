@@ -39,7 +39,8 @@ def items_of(step: Step, position: int, surface: Surface, ask: Ask) -> list[Item
     if step.say:
         found.append(message(step.say, position))
     if step.acts:
-        found.append(_in_code(step, position) if surface == "code" else _direct(step, position, ask))
+        spaced = step.call is not None and step.call.namespace is not None  # offered beside code mode's exec, not inside
+        found.append(_in_code(step, position) if surface == "code" and not spaced else _direct(step, position, ask))
     return found
 
 
@@ -75,7 +76,10 @@ def _direct(step: Step, position: int, ask: Ask) -> Item:
         if ask.tools and ask.tools.get("apply_patch") != "custom":  # codex takes the command of this name for the tool
             return _command(f"apply_patch <<'PRACTICE_PATCH'\n{step.patch.rstrip()}\nPRACTICE_PATCH\n", position, ask, step.yield_ms)
         return _custom("apply_patch", step.patch, position)
-    return _function(*_named(step), position)
+    made = _function(*_named(step), position)
+    if step.call is not None and step.call.namespace is not None:
+        made["namespace"] = step.call.namespace
+    return made
 
 
 def _named(step: Step) -> tuple[str, dict[str, Any]]:

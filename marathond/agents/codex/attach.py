@@ -11,6 +11,8 @@ What codex 0.171 does (each line has a test that runs the real binary):
   its end on.  So counts are not added up over connections but read again: :func:`turns` and :func:`items`, merged by id (``story``);
 * a request whose client died before the answer is carried out or dropped, about half of each; the server never carries one out twice, but
   it does not recognise a repetition either: two ``turn/start`` with one ``client_user_message_id`` are two messages;
+* a message that meets a request to the model makes codex drop that request's answer and ask again with the message: the tokens are billed
+  and in no total.  So ``thread/goal/set`` and the ``turn/start`` that joins the goal's first turn belong together, without a pause between;
 * a sub-agent's thread is announced by an item of type subAgentActivity in the thread above, not by ``thread/started``.  The connection that
   the main thread was started on hears of it; a later one does so after a ``thread/resume`` of its own.  It may outlast the main turn.
 
@@ -59,9 +61,9 @@ from marathond.agents.codex.story import Story
 
 _POLL_S = 0.02
 _POLL_AT_MOST_S = 1.0
-_RESPONSES_AT_MOST = 6
-"""Of the model in one turn, after which a message that is not recorded was never taken: it would have gone with the second request at the
-latest; the rest is room for a repeated total after ``thread/resume`` and for compactions, which take nothing along."""
+_RESPONSES_AT_MOST = 4
+"""Of the model, heard while a message is looked for, after which it was never taken: the first may have been asked for before the message
+came, and before the second it is recorded; the rest is room for compactions, which take nothing along."""
 _NO_TURN = "no active turn"
 _FOUND = re.compile(r"but found `([^`]+)`")
 _NO_SUCH_TURN = "none"

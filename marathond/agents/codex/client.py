@@ -13,6 +13,7 @@ taken yet waits in a queue bounded by number and bytes; beyond it the connection
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from marathond.agents.codex import wire
-from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, RequestTimeout, RpcError
+from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
 from marathond.agents.codex.messages import Capabilities, ClientInfo, Initialize, Initialized, Request, Result
 from marathond.agents.codex.notices import DELTAS, NOTIFICATIONS, Known, OnConfigWarning, OnItemCompleted, OnItemStarted, OnWarning
 from marathond.agents.codex.reach import Reach, reached
@@ -318,6 +319,8 @@ async def connect(
         raise RequestTimeout("connect", timeout_s) from None
     except (aiohttp.ClientError, OSError) as err:
         await _leave(client, session)
+        if isinstance(err, OSError) and err.errno == errno.ECONNREFUSED:  # the listener ended after it had been looked at
+            raise ReachError("socket_refused", "nobody listens at the socket any more") from err
         raise ConnectionLost("handshake", str(err)[:300]) from err
     except BaseException:
         await _leave(client, session)

@@ -183,7 +183,10 @@ def _socket(folder: int, name: str, owner: int, opened: list[int]) -> int:
 
 
 def _peer(path: str, reach: Reach) -> int:
-    """Who listens there.  The descriptor pins the socket's inode, so that a later connect meets the same listener."""
+    """Who listens there, as the kernel noted it; 0 for a process that ours cannot see.
+
+    The descriptor pins the socket's inode, so that a later connect meets the same listener.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         probe.setblocking(False)  # a full backlog answers EAGAIN instead of waiting
         try:
@@ -192,9 +195,13 @@ def _peer(path: str, reach: Reach) -> int:
             raise ReachError("socket_refused" if err.errno == errno.ECONNREFUSED else "io", f"connect: {err.strerror}") from err
         pid: int = _UCRED.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
     try:
-        inside = (_PROC / str(pid) / "ns" / "pid").stat().st_ino == (_PROC / str(reach.pid) / "ns" / "pid").stat().st_ino
-    except OSError:
-        inside = False
+        peer = (_PROC / str(pid) / "ns" / "pid").stat().st_ino if pid else 0
+    except OSError as err:
+        raise ReachError("socket_refused", f"process {pid}, which listened at the socket, has ended") from err
+    try:
+        inside = peer == (_PROC / str(reach.pid) / "ns" / "pid").stat().st_ino
+    except OSError as err:
+        raise ReachError("container_gone", f"process {reach.pid}: {err.strerror}") from err
     if not inside:
         raise ReachError("peer_elsewhere", f"process {pid} listens at the socket, and is no process of the container")
     if reach.server_pid not in (None, pid):

@@ -92,7 +92,7 @@ def read(raw: Mapping[str, Any]) -> Message:
         method = raw["method"]
         if not isinstance(method, str):
             raise ProtocolDrift("frame", "method", "expected a text")
-        params = raw.get("params") or {}
+        params = {} if raw.get("params") is None else raw["params"]
         if not isinstance(params, dict):
             raise ProtocolDrift(method[:200], "params", "expected an object")
         if "id" not in raw:
