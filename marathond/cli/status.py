@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.gather import Eta, Parks, Status, gather
+from marathond.cli.gather import ALARMS, Eta, Parks, Status, gather
 from marathond.cli.locate import locate, with_ledger
 from marathond.cli.money_lines import money_parts, provider_parts, short_count
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
@@ -165,7 +166,7 @@ def _head(status: Status, where: Screen) -> list[str]:
 
 
 def _undecided(status: Status, where: Screen) -> list[str]:
-    """Why cells are parked, a line per code, and what waits for a person."""
+    """Why cells are parked, a line per code, and what waits for a person, findings that are no alarm included."""
     lines = [_park_line(parks) for parks in status.parks[:PARKS_SHOWN]]
     if len(status.parks) > PARKS_SHOWN:
         left = sum(parks.cells for parks in status.parks[PARKS_SHOWN:])
@@ -173,6 +174,10 @@ def _undecided(status: Status, where: Screen) -> list[str]:
         lines.append(f'and {len(status.parks) - PARKS_SHOWN} more ({plural(left, "cell")}): marathonctl sql "{query}"')
     if status.cells.review:
         lines.append(f"{status.cells.review} in review: marathonctl review")
+    # Alarms stand above, each with its words; of the rest the codes are enough to know whether to look.
+    quiet = Counter(row.code for row in status.findings if row.severity not in ALARMS and row.acked_at_ms is None)
+    if quiet:
+        lines.append(f"{', '.join(f'{count} {clean(code)}' for code, count in quiet.most_common())}: marathonctl findings")
     return [where.fit(f"  {line}") for line in lines]
 
 
