@@ -34,7 +34,7 @@ check: lint ## lint, mypy --strict, import contracts
 bench: setup ## bare Docker calls, marathond and Harbor side by side
 	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
 
-install: ## install into PREFIX (default /opt/marathond), with the systemd unit and the commands in /usr/local/bin
+install: ## install into PREFIX (default /opt/marathond), with the systemd units and the commands in /usr/local/bin
 	@[ -z "$(DESTDIR)" ] || { echo "make install: a virtual environment cannot be staged; for the unit alone: DESTDIR=… PROGRAM=… systemd/install.sh"; exit 2; }
 	@python3 -m venv $(PREFIX) && $(PREFIX)/bin/pip install -q .
 	@PROGRAM=$(PREFIX)/bin/marathond systemd/install.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs marathond's unit on this host: `make install`.
+# Installs marathond's units on this host, the daemon's and the gateway's: `make install`.
 #
 #   PROGRAM   the marathond to run   (default: the one of this checkout's .venv, else the one on PATH)
 #   DESTDIR   root to install into   (default: this host; with DESTDIR nothing is reloaded)
@@ -35,11 +35,13 @@ esac
 
 umask 022
 mkdir -p "$unit_dir" "$config_dir"
-# Written aside and renamed: systemd never reads half a unit.
-sed "s|^ExecStart=/usr/local/bin/marathond |ExecStart=$program |" "$here/marathond.service" >"$unit_dir/.marathond.service.new"
-grep -q "^ExecStart=$program " "$unit_dir/.marathond.service.new" || fail "marathond.service has no ExecStart line to fill in"
-mv "$unit_dir/.marathond.service.new" "$unit_dir/marathond.service"
-echo "installed $unit_dir/marathond.service (runs $program)"
+for unit in marathond.service marathond-gateway.service; do
+    # Written aside and renamed: systemd never reads half a unit.
+    sed "s|^ExecStart=/usr/local/bin/marathond |ExecStart=$program |" "$here/$unit" >"$unit_dir/.$unit.new"
+    grep -q "^ExecStart=$program " "$unit_dir/.$unit.new" || fail "$unit has no ExecStart line to fill in"
+    mv "$unit_dir/.$unit.new" "$unit_dir/$unit"
+    echo "installed $unit_dir/$unit (runs $program)"
+done
 
 if [ -e "$config_dir/config.toml" ]; then
     echo "kept      $config_dir/config.toml"
@@ -55,3 +57,4 @@ fi
 bin=$(dirname "$program")
 echo "next: edit $config_dir/config.toml; $bin/marathonctl --config $config_dir/config.toml config check"
 echo "      $bin/marathonctl --config $config_dir/config.toml init; systemctl enable --now marathond"
+echo "      with [gateway.routes]: the provider's key into $config_dir/provider.key, mode 0600; systemctl enable --now marathond-gateway"

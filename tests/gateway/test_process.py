@@ -59,6 +59,18 @@ def box() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
+def box_of_another(box: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The same, of another user than ours (``box`` has proven the rights)."""
+    assert box.pid
+    script = "ip link set lo up && echo up && exec setpriv --reuid=65534 --regid=65534 --clear-groups cat"
+    with subprocess.Popen(["unshare", "-n", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+        process.kill()
+
+
+@pytest.fixture
 def named_box(box: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     """A process in a namespace made by ``ip netns add`` (``box`` has proven the rights)."""
     name = f"mgw{os.getpid()}"
@@ -92,8 +104,10 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Running]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "marathond.gateway", str(folder), stderr=subprocess.PIPE)
+async def running(folder: Path, *prefix: str) -> AsyncIterator[Running]:
+    """``prefix``: a command in front of the gateway's own."""
+    argv = [*prefix, sys.executable, "-m", "marathond.gateway", str(folder)]
+    process = await asyncio.create_subprocess_exec(*argv, stderr=subprocess.PIPE)
     it = Running(process)
     try:
         await it.said("gateway_started")
@@ -159,6 +173,21 @@ async def test_b15_the_container_sees_the_gateway_and_nothing_else(tmp_path: Pat
         assert upstream.seen[0].headers["authorization"] == f"Bearer {REAL_KEY}"
     assert REAL_KEY not in "".join(gateway.lines)
     assert "dummy" not in "".join(gateway.lines)
+
+
+async def test_the_rights_that_the_unit_leaves_it_suffice_for_a_container_of_another_user(
+    tmp_path: Path, box_of_another: subprocess.Popen[str]
+) -> None:
+    unit = (Path(__file__).parents[2] / "systemd" / "marathond-gateway.service").read_text()
+    left = next(line.partition("=")[2].split() for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
+    rights = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in left)])
+    async with provider() as upstream:
+        write_config(tmp_path, upstream.url)
+        write_listener(tmp_path, seat(box_of_another.pid))
+        async with running(tmp_path, "setpriv", "--bounding-set", rights, "--inh-caps", "-all", "--no-new-privs") as gateway:
+            await gateway.said("listener", state="listening")
+            out, _ = await (await client(box_of_another.pid)).communicate()
+            assert out == HELLO + completed()
 
 
 async def test_kill_9_in_mid_stream_leaves_unknown_and_the_next_life_listens_again(tmp_path: Path, box: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""The unit file as systemd itself reads it, and its installation into a staging folder."""
+"""The unit files as systemd itself reads them, and their installation into a staging folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.conftest import IN_CI
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNIT = SYSTEMD / "marathond.service"
+GATEWAY = SYSTEMD / "marathond-gateway.service"
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +52,15 @@ def verify(unit: Path) -> str:
 
 
 @pytest.mark.usefixtures("systemd_analyze")
-def test_systemd_has_nothing_against_the_installed_unit(tmp_path: Path, program: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("marathond", "--config /etc/marathond/config.toml"), ("marathond-gateway", "gateway --wait /var/lib/marathond/gateway")],
+)
+def test_systemd_has_nothing_against_the_installed_units(tmp_path: Path, program: Path, name: str, arguments: str) -> None:
     result = install(program, tmp_path / "root")
     assert result.returncode == 0, result.stderr
-    unit = tmp_path / "root/etc/systemd/system/marathond.service"
-    assert f"ExecStart={program} --config /etc/marathond/config.toml" in unit.read_text().splitlines()
+    unit = tmp_path / "root/etc/systemd/system" / f"{name}.service"
+    assert f"ExecStart={program} {arguments}" in unit.read_text().splitlines()
     assert verify(unit) == ""
 
 
@@ -67,8 +72,9 @@ def test_the_check_can_fail(tmp_path: Path, program: Path) -> None:
     assert "NoSuchKey" in verify(unit)
 
 
-def test_refusals_do_not_restart_for_ever() -> None:
-    values = re.search(r"^RestartPreventExitStatus=(.*)$", UNIT.read_text(), re.MULTILINE)
+@pytest.mark.parametrize("unit", [UNIT, GATEWAY], ids=["daemon", "gateway"])
+def test_refusals_do_not_restart_for_ever(unit: Path) -> None:
+    values = re.search(r"^RestartPreventExitStatus=(.*)$", unit.read_text(), re.MULTILINE)
     assert values is not None
     assert set(values[1].split()) == {str(int(Exit.REFUSED_TO_START)), str(int(Exit.USAGE))}
 
