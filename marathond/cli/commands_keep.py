@@ -1,4 +1,4 @@
-"""Sub-commands that keep house: clean, init, ledger adopt, ledger check, ledger backup.
+"""Sub-commands that keep house: notify, clean, init, ledger adopt, ledger check, ledger backup.
 
 Owns their arguments and help.
 """
@@ -10,9 +10,28 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Json, app, finish, ledger_app, settled
+from marathond.cli.app import Json, app, finish, ledger_app, now_ms, settled
 from marathond.cli.client import CallFailed
 from marathond.service.protocol import Exit
+
+
+@app.command(name="notify")
+def notify_command(
+    ctx: typer.Context,
+    test: Annotated[bool, typer.Option("--test", help="Send a test message over each channel and print what it answered.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What was told to somebody, over which channel.  --test needs neither daemon nor ledger.
+
+    Exit status: 1 when a channel did not take a message, or none is configured.
+    """
+    from marathond.cli import notify
+
+    chosen = settled(ctx)
+    if test:
+        finish(notify.test(chosen.settings(), now_ms(), as_json=as_json))
+    else:
+        finish(notify.show(chosen.located().paths.ledger, as_json=as_json))
 
 
 @app.command(name="clean")

@@ -33,11 +33,13 @@ from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service import effective, gateway_file, range_check, roots, submission
+from marathond.service.channels import channels_of
 from marathond.service.commands import StopMode
 from marathond.service.engine_choice import refuse_other_engine
 from marathond.service.gateway_file import GatewayFile
 from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.notices import About, Herald
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
 from marathond.service.staged import staged_codex
@@ -177,6 +179,10 @@ class Daemon:
         group.start_soon(self._watchdog, name="watchdog")
         group.start_soon(self._keep_settings, name="settings")
         group.start_soon(roots.watch, self.world, name="roots")
+        if channels := channels_of(self._began.notify):
+            about = About(self.world.fixed.campaign_id, self.world.fixed.campaign, self.world.fixed.ledger_id)
+            herald = Herald(self.ledger, self.clock, about, channels, no_score_hours=self._began.notify.no_score_hours)
+            group.start_soon(herald.run, name="notices")
         await self._work(group, recovered)
 
     async def _keep_settings(self) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from marathond.core.errors import ConfigError
+from marathond.core.text import hidden_url
 from marathond.core.tomlindex import KeyPath, dotted
 from marathond.service.knobs import did_you_mean, one_of, plain
 from marathond.service.layers import Layer, as_model, members
@@ -69,7 +70,10 @@ def _explain(model: type[BaseModel], detail: ErrorDetails, layers: Sequence[Laye
     if layer is None:  # missing: blame the nearest thing that is there
         nearest = next((layer for layer in layers if layer.file is not None), layers[-1])
         return ConfigError(nearest.where(path), dotted(path), _expected(model, path, detail))
-    return ConfigError(layer.where(path), show(dotted(path), layer.written(path)), _expected(model, path, detail))
+    written = layer.written(path)
+    if path == ("notify", "webhook"):  # these lines end up in journals, and the address is a secret
+        written = hidden_url(str(written))
+    return ConfigError(layer.where(path), show(dotted(path), written), _expected(model, path, detail))
 
 
 def _path(detail: ErrorDetails) -> KeyPath:

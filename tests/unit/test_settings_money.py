@@ -104,3 +104,10 @@ def test_a_webhooks_address_is_in_no_copy_of_the_configuration(tmp_path: Path) -
 
 def test_a_command_names_a_program(tmp_path: Path) -> None:
     assert "notify.command" in wrong(tmp_path, HEAD + '[notify]\ncommand = ["", "x"]\n')
+
+
+def test_an_error_line_does_not_show_a_webhooks_address(tmp_path: Path) -> None:
+    line = wrong(tmp_path, f'{HEAD}[notify]\nwebhook = "htps://hooks.example.org/services/{SECRET}"\n')
+    assert line.startswith('config.toml:7: notify.webhook = "…": ') and SECRET not in line
+    line = wrong(tmp_path, f'{HEAD}[notify]\nwebhook = "https://hooks.example.org/services/{SECRET} x"\n')
+    assert line.startswith('config.toml:7: notify.webhook = "https://hooks.example.org/…": ') and SECRET not in line
