@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from marathond.agents.codex import drive
+from marathond.core.model import trial_label
 from marathond.practice.script import Practice
 from tests.support.codex_env import VERSION
 from tests.support.model_rig import ModelRan, model_campaign, model_rig
@@ -154,6 +155,9 @@ def test_c01_c07_c13_a_model_that_says_nothing_is_graded(ran: ModelRan, arm: str
     assert ran.state("mute", arm) == "scored"
     assert ended_by(ran, "mute", arm) == ({"plain": "agent", "goal": "no_progress"}[arm], "driver")
     assert len(log(ran, "mute", arm, "silent_turn")) == {"plain": 1, "goal": 3}[arm] and len(log(ran, "mute", arm, "no_commands")) == 1
+    trial = trial_label(ran.trial("mute", arm))
+    named = {code for code in ("silent_turns", "no_commands", "no_progress") for _, subject, _ in ran.findings(code) if subject == trial}
+    assert named == {"silent_turns", "no_commands"} | ({"no_progress"} if arm == "goal" else set())
 
 
 @both_arms
