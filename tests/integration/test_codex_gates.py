@@ -206,6 +206,9 @@ async def test_a_gate_has_an_end(ground: Yard, task: Path) -> None:
 
 
 async def test_a_folder_that_the_agents_user_cannot_enter(ground: Yard, tmp_path: Path) -> None:
-    task = make_task(tmp_path, "task", environment='workdir = "/root/work"')
-    async with codex_trial(ground, task, codex_arm(user="nobody"), IDLE) as trial:
+    task = make_task(tmp_path, "task", environment='workdir = "/closed/app"')
+    files = tmp_path / "files"
+    (files / "closed" / "app").mkdir(parents=True)
+    (files / "closed").chmod(0o700)
+    async with codex_trial(ground, task, codex_arm(user="nobody"), IDLE, files=files) as trial:
         assert (await refused(trial))[0] == "agent_not_started"
