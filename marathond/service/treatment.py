@@ -1,10 +1,11 @@
 """What defines the treatment, and its fingerprint (fault a18: something that matters is changed in mid-campaign).
 
 Owns which keys are treatment, and their canonical form.  Pure: settings in, dict and hash out.  Must not know the ledger or when the
-hash is compared.  Four ways in which a key may change:
+hash is compared.  Five ways in which a key may change:
 
 * ``treatment``: needs a new campaign.  It decides what an agent gets or how it is judged.
 * ``live``: reloads while running (:mod:`marathond.service.knobs`).  It decides when a trial runs, never what runs.
+* ``reload``: read again by a reload or ``marathonctl submit``, and told to the gateway: where a provider is, not what is asked of it.
 * ``restart``: fixed until the daemon restarts; where things lie, which engine, how it logs, deadlines of our own plumbing.
 * ``extent``: which cells there are; grows by ``marathonctl submit``, each arm and task carrying its own fingerprint.
 
@@ -49,6 +50,8 @@ TREATMENT_KEYS = frozenset(
     }
 )
 
+RELOAD_KEYS = frozenset({"gateway.routes"})
+
 EXTENT_KEYS = frozenset({f"campaign.{key}" for key in ("name", "tasks", "include", "exclude", "arms", "replicates")})
 
 
@@ -57,6 +60,7 @@ class Change(StrEnum):
 
     TREATMENT = "treatment"
     LIVE = "live"
+    RELOAD = "reload"
     RESTART = "restart"
     EXTENT = "extent"
 
@@ -67,6 +71,8 @@ def change_of(key: str) -> Change:
         return Change.TREATMENT
     if key in KNOBS:
         return Change.LIVE
+    if key in RELOAD_KEYS:
+        return Change.RELOAD
     return Change.EXTENT if key in EXTENT_KEYS else Change.RESTART
 
 
@@ -79,6 +85,8 @@ def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
             # Build arguments that are treatment would have been refused: what differs are proxies, which the next start takes.
             if change_of(dotted) is Change.RESTART or dotted == "engine.build_args":
                 found += [dotted] if getattr(getattr(began, section), key) != getattr(getattr(now, section), key) else []
+    if bool(began.gateway.routes) != bool(now.gateway.routes):
+        found.append("gateway.routes")  # a life that began without a gateway has nobody to tell
     return tuple(found)
 
 

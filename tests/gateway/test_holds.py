@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
+from marathond.gateway import journal_read
 from tests.support.gateway_rig import HELLO, Step, answers, completed, hangs_up, rig, streams, write_config
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +152,57 @@ async def test_a17_budget_that_cannot_be_had_in_time_is_a_429(tmp_path: Path) ->
             assert (got.status, got.headers["Retry-After"], (await got.json())["error"]["code"]) == (429, "5", "held_budget")
         assert it.requests()[1]["budget_held_ms"] == 5000
         assert len(it.provider.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "script"), [({}, [answers(429), answers(503)]), ({"requests_per_min": 1}, [])], ids=["provider", "budget"]
+)
+async def test_a17_a_wait_is_told_when_it_begins_and_when_it_is_over(tmp_path: Path, config: dict[str, int], script: list[Step]) -> None:
+    async with rig(tmp_path, **config) as it:
+        at = await it.listen()
+        if config:
+            async with it.post(at) as got:
+                await got.read()
+            assert it.requests("held") + it.requests("released") == []  # who does not wait tells nothing
+        it.provider.script += script
+        since_ms = it.clock.now_ms
+        told: list[int] = []
+        it.clock.on_sleep = lambda _: told.append(len(it.requests("held")))
+        async with it.post(at) as got:
+            assert got.status == 200
+        assert told[0] == 1 and set(told) == {1}, "before the first moment of waiting, and once"
+        (held,), (released,), record = it.requests("held"), it.requests("released"), it.requests()[-1]
+        assert held["begin"] == released["begin"] == record["begin"]
+        assert held["from_mono_ms"] == record["held_from_mono_ms"] == since_ms
+        assert released["until_mono_ms"] == since_ms + record["held_ms"] == it.clock.now_ms
+
+
+async def test_a_journal_that_takes_no_lines_is_told_in_the_sign_of_life_until_it_does(tmp_path: Path) -> None:
+    async with rig(tmp_path, bounds={"segment_bytes": 1500, "segments": 2}) as it:
+        at = await it.listen()
+        said = b""
+        while b"journal_full" not in said:
+            async with it.post(at) as got:
+                said = await got.read()
+        it.gateway.sign_of_life()
+        assert "segments that nobody has ingested" in json.loads((tmp_path / "alive.json").read_text())["journal_error"]
+        _, after = journal_read.read_from(tmp_path / "journal")
+        journal_read.write_ingested(tmp_path / "journal", after)
+        it.gateway.sign_of_life()
+        assert json.loads((tmp_path / "alive.json").read_text())["journal_error"] == ""
+        assert it.requests("recovered")
+        async with it.post(at) as got:
+            assert got.status == 200
+
+
+async def test_a_key_that_cannot_be_read_is_told_in_the_sign_of_life(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        (tmp_path / "real.key").rename(tmp_path / "away")
+        it.gateway.sign_of_life()
+        assert "No such file" in json.loads((tmp_path / "alive.json").read_text())["key_errors"]["model"]
+        (tmp_path / "away").rename(tmp_path / "real.key")
+        it.gateway.sign_of_life()
+        assert json.loads((tmp_path / "alive.json").read_text())["key_errors"] == {}
 
 
 async def test_real_usage_settles_the_estimate(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from marathond.service.knobs import KNOBS
 from marathond.service.settings import Settings, load, origins
 from marathond.service.treatment import (
     EXTENT_KEYS,
+    RELOAD_KEYS,
     TREATMENT_KEYS,
     Change,
     arm_treatment,
@@ -36,6 +37,9 @@ model = "gpt-6.2-sol"
 [gateway.routes.main]
 base_url = "http://127.0.0.1:1/v1"
 key_file = "/k"
+[money]
+expected_trial_usd = 1.0
+prices = { "gpt-6.2-sol" = { input = 1.0, output = 1.0 } }
 """
 )
 ARM = Arm("mine", AgentKind.COMMAND, ("sh",), {"A": "1"}, "root", "/app", (Mount("/s", "/t"),), ("true",))
@@ -111,7 +115,15 @@ def test_every_key_changes_in_exactly_one_way(config: Path) -> None:
         *("daemon", "engine", "network", "limits"),
         *("gateway", "money", "notify"),
     }
+    assert {key for key, kind in kinds.items() if kind is Change.RELOAD} == RELOAD_KEYS
     assert kinds["arms.nop.kind"] is Change.TREATMENT
+
+
+def test_routes_are_told_to_the_gateway_by_a_reload(config: Path) -> None:
+    routes = [{name: {"base_url": f"https://{name}.example/v1", "key_file": "/k"}} for name in ("one", "other")]
+    first, second = (_with(config, gateway__routes=each) for each in routes)
+    assert needs_restart(first, second) == ()
+    assert needs_restart(_with(config), second) == ("gateway.routes",)
 
 
 def test_a_proxy_for_builds_is_no_treatment(config: Path) -> None:
