@@ -23,6 +23,9 @@ from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
 from marathond.ports.agent import HALT_S, AgentEnd, Environment, Finished, GatePassed, Keep, Receipt, RunDir
 
+DRAIN_S = 30.0
+"""For the driver to write down what a server said before it ended."""
+
 
 class CodexAgent:
     """Implements :class:`marathond.ports.agent.Agent` for the kind codex."""
@@ -109,6 +112,9 @@ class CodexAgent:
                 nonlocal end, failed
                 try:
                     exit_code = await server.exit_code(env, exec_id)
+                    # What it said last may still wait to be taken, and decides whose end this is.
+                    with anyio.move_on_after(DRAIN_S):
+                        await run.disconnected.wait()
                     driver.cancel()
                     end = await run.server_ended(exit_code)
                 except Exception as error:  # noqa: BLE001 - raised again below

@@ -69,6 +69,9 @@ class Run:
         """Items of sub-agents' threads that did something, by type."""
         self.resumed = bool(state.thread_intended or state.thread_id)
         """Whether an earlier life may have spoken to this server."""
+        self.disconnected = anyio.Event()
+        """Set while there is no connection: all that was heard is written down then."""
+        self.disconnected.set()
         self._counts: dict[str, Any] = {}
         self._rerouted: set[tuple[str, str]] = set()
         self._goal_changes = 0
@@ -97,12 +100,14 @@ class Run:
         while True:
             try:
                 async with self._connected() as client:
+                    self.disconnected = anyio.Event()
                     try:
                         await self._attach(client)
                         pause_s, told = RETRY_FIRST_S, ""
                         return await self._converse(client)
                     finally:
                         self._count(client)
+                        self.disconnected.set()
             except (ReachError, ConnectionLost, RequestTimeout) as error:
                 code = getattr(error, "code", "no_answer")
                 early = not (self.state.thread_id or self.state.thread_intended)
