@@ -65,6 +65,14 @@ reach)
 esac
 """
 TASKS = ("ask", "strange", "cut", "swapped", "search", "knock", "reach")
+# Before any listener is opened, something of the image takes the agents' port.
+TAKEN = "perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => qq(127.0.0.1), LocalPort => 8790, Listen => 1); sleep 600'"
+TAKING = f"""
+[environment.healthcheck]
+command = "there() {{ awk '{{print $2, $4}}' /proc/net/tcp | grep -q ':2256 0A'; }}; there || {{ setsid {TAKEN} & sleep 0.5; }}; there"
+interval_sec = 0.2
+retries = 100
+"""
 TEST = "if [ -e /tmp/done ]; then echo 1; else echo 0; fi >/logs/verifier/reward.txt\n"
 
 
@@ -72,12 +80,14 @@ TEST = "if [ -e /tmp/done ]; then echo 1; else echo 0; fi >/logs/verifier/reward
 def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelRan]:
     folder = tmp_path_factory.mktemp("tasks")
     tasks = [make_task(folder, name, test=TEST, instruction=name) for name in TASKS]
+    tasks.append(make_task(folder, "taken", test=TEST, toml=TAKING))
     with socket.create_server(("0.0.0.0", 0)) as service:  # a service of the host that listens everywhere
         port = service.getsockname()[1]
         places = " ".join(f"{address}:{port}" for address in ("127.0.0.1", *addresses()))
         plain = {**asking(ARM), "env": {"PLACES": places}}
         goal = {**asking(ARM), "env": {"PLACES": places, "EXTRA": '"extra_field":1', "SWAPPED": "Swapped."}}
-        with model_campaign(docker_host, tasks, {"plain": plain, "goal": goal}, SCRIPT, commands_ask=True) as ran:
+        overrides = {"admission.passes": 1}
+        with model_campaign(docker_host, tasks, {"plain": plain, "goal": goal}, SCRIPT, commands_ask=True, overrides=overrides) as ran:
             ran.portal.call(ran.rig.until, "SELECT count(*) >= 2 FROM finding WHERE code IN ('model_changed', 'bad_request_one_arm')")
             yield ran
 
@@ -139,6 +149,12 @@ def test_b15_a_container_without_network_sees_the_gateway_and_nothing_else(ran: 
     assert (logs / "listening").read_text() == "0100007F:2256\n"  # 127.0.0.1:8790
     routes, devices = (logs / "net").read_text().split("Inter-|")
     assert len(routes.splitlines()) == 1 and [line.split(":")[0].strip() for line in devices.splitlines()[2:]] == ["lo"]
+
+
+def test_a_port_that_is_taken_before_the_agent_starts_voids_by_name(ran: ModelRan) -> None:
+    for arm in ("plain", "goal"):
+        ((code, reason),) = ran.voids("taken", arm)
+        assert code == "gateway_failed" and "port_taken" in reason and "listens on port 8790" in reason
 
 
 def test_nothing_of_it_stopped_the_campaign(ran: ModelRan) -> None:
