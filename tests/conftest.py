@@ -6,10 +6,15 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 from marathond.demo.docker_http import DEFAULT_SOCKET, why_silent
 from marathond.demo.host import SetupError
 from tests.support.harbor_env import harbor_env
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 

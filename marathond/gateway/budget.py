@@ -14,6 +14,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 MINUTE_MS = 60_000
+OWED_AT_MOST_MIN = 10
+"""Minutes' worth that a settlement may overdraw: one answer that the provider miscounts must not hold up every trial for a day."""
 WAITING_AT_MOST = 4096
 TRIALS_REMEMBERED = 4096
 
@@ -38,7 +40,7 @@ class Ticket:
 
 
 class _Bucket:
-    """Refills steadily, holds one minute's worth, may be overdrawn by a settlement."""
+    """Refills steadily, holds one minute's worth, may be overdrawn by a settlement, by a few minutes' worth."""
 
     def __init__(self, per_min: int | None) -> None:
         self.per_min = per_min
@@ -59,7 +61,7 @@ class _Bucket:
 
     def take(self, amount: int) -> None:
         if self.per_min is not None:
-            self.level = min(float(self.per_min), self.level - amount)
+            self.level = max(-float(self.per_min * OWED_AT_MOST_MIN), min(float(self.per_min), self.level - amount))
 
 
 class Budget:

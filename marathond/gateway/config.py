@@ -88,6 +88,7 @@ class Bounds(_Section):
 
     body_bytes: Positive = 64 * _MIB
     bodies_bytes: Positive = 512 * _MIB
+    bodies_bytes_per_listener: Positive = 128 * _MIB
     error_bytes: Positive = 256 * 1024
     streams: Positive = 512
     streams_per_listener: Positive = 32

@@ -42,7 +42,7 @@ class Door:
 
     def __init__(self, house: House, listener: Listener) -> None:
         self._house, self.listener = house, listener
-        self.streams = 0
+        self.streams = self.body_bytes = 0
         self._told_first = False
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -113,9 +113,10 @@ class Door:
                 while chunk := await request.content.readany():
                     counted[0] += len(chunk)
                     house.body_bytes += len(chunk)
+                    self.body_bytes += len(chunk)
                     if counted[0] > bounds.body_bytes:
                         raise Refuse(413, "body_too_large", f"more than {bounds.body_bytes} bytes")
-                    if house.body_bytes > bounds.bodies_bytes:
+                    if house.body_bytes > bounds.bodies_bytes or self.body_bytes > bounds.bodies_bytes_per_listener:
                         raise Refuse(429, "too_many_bytes", "too many large requests at once", 1)
                     raw += chunk
         except TimeoutError:
@@ -350,6 +351,7 @@ class Door:
 
     def _let_go(self, held: bodies.HeldBody, counted: list[int]) -> None:
         self._house.body_bytes -= counted[0]
+        self.body_bytes -= counted[0]
         counted[0] = 0
         held.raw = b""
 

@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.core.requests import COUNT_AT_MOST
+
 LINE_AT_MOST = 32 * 1024 * 1024
 CLOSING = ("response.completed", "response.incomplete", "response.failed")
 _WANTED = (b"response.created", *(name.encode() for name in CLOSING), b"error")
@@ -32,7 +34,7 @@ class Tokens:
 
 
 def read_usage(usage: Any) -> Tokens | None:
-    """The ``usage`` object of a response or of a chat completion; None when it holds no counts."""
+    """The ``usage`` object of a response or of a chat completion; None when it holds no counts, or such that no request can have."""
     if not isinstance(usage, dict):
         return None
     for into, out in (("input", "output"), ("prompt", "completion")):
@@ -43,7 +45,7 @@ def read_usage(usage: Any) -> Tokens | None:
             usage.get(f"{out}_tokens"),
             _detail(usage, f"{out}_tokens_details", "reasoning_tokens"),
         )
-        if all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts):
+        if all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= COUNT_AT_MOST for count in counts):
             return Tokens(*counts)  # type: ignore[arg-type]  # checked in the line above
     return None
 

@@ -44,6 +44,12 @@ SEARCHES: list[dict[str, Any]] = [
     {"tools": [{"type": "mcp", "server_url": "https://x"}]},
     {"web_search_options": {}},
     {"input": [{"type": "additional_tools", "tools": [{"type": "web_search"}]}]},
+    {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x/a.pdf"}]}]},
+    {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/a.png"}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/a.png"}}]}]},
+    {"tools": [{"type": "shell", "environment": {"type": "container_auto", "network_policy": {"type": "allowlist"}}}]},
+    {"model": "gpt-x-search-preview"},
+    {"model": "x-deep-research"},
 ]
 
 
@@ -71,7 +77,8 @@ async def test_a15_a_tool_cannot_hide_behind_an_escape_or_a_second_key(tmp_path:
 async def test_a15_words_about_search_are_no_search(tmp_path: Path) -> None:
     async with rig(tmp_path) as it:
         at = await it.listen()
-        body = {"input": [{"type": "message", "content": "web_search"}], "tools": [{"type": "function", "name": "web_search"}]}
+        picture = {"type": "function_call_output", "output": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}
+        body = {"input": [{"type": "message", "content": "web_search"}, picture], "tools": [{"type": "function", "name": "web_search"}]}
         async with it.post(at, body) as got:
             assert got.status == 200
 
@@ -124,3 +131,21 @@ async def test_bodies_of_all_trials_together_are_bounded(tmp_path: Path) -> None
         async with it.post(at) as got:
             assert got.status == 200
         assert it.gateway.house.body_bytes == 0
+
+
+async def test_bodies_of_one_trial_leave_room_for_the_others(tmp_path: Path) -> None:
+    async with rig(tmp_path, bounds={"bodies_bytes_per_listener": 1000}) as it:
+        greedy, other = await it.listen(), await it.listen("t0002")
+        async with it.post(greedy, b"{" + b" " * 2000 + b"}") as got:
+            assert (got.status, (await got.json())["error"]["code"]) == (429, "too_many_bytes")
+        for at in (other, greedy):
+            async with it.post(at) as got:
+                assert got.status == 200
+
+
+async def test_body_of_a_million_parts_is_refused_before_it_holds_up_the_others(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        at = await it.listen()
+        async with it.post(at, b'{"tools":[{"type":"web_search"}],"input":[' + b"{}," * 1_000_001 + b"{}]}") as got:
+            assert (got.status, (await got.json())["error"]["code"]) == (400, "bad_body")
+        assert it.provider.seen == []

@@ -19,13 +19,16 @@ TOOLS = st.recursive(
     max_leaves=4,
 )
 REQUESTS = st.fixed_dictionaries(
-    {"model": st.text(max_size=5)},
+    {"model": st.text(max_size=5) | st.just("gpt-search")},
     optional={
         "tools": st.lists(TOOLS, max_size=3),
         "tool_choice": st.one_of(st.just("auto"), TOOLS),
         "web_search_options": st.one_of(st.none(), st.just({})),
         "input": st.lists(
-            st.fixed_dictionaries({"type": st.just("message")}, optional={"tools": st.lists(TOOLS, max_size=2), "name": st.text()})
+            st.fixed_dictionaries(
+                {"type": st.just("message")},
+                optional={"tools": st.lists(TOOLS, max_size=2), "name": st.text(), "file_url": st.text(max_size=2)},
+            )
         ),
         "text": st.fixed_dictionaries({}, optional={"verbosity": st.just("low")}),
     },

@@ -75,6 +75,15 @@ def test_settlement_gives_back_and_takes_more() -> None:
     assert budget.next_ms(30_000) == 90_000
 
 
+def test_a01_one_miscounted_answer_does_not_hold_everybody_up_for_hours() -> None:
+    budget = Budget(None, 1000)
+    ticket = budget.ask("a", 100, 0)
+    budget.admit(0)
+    budget.settle(ticket, 10**12, 0)
+    budget.ask("b", 1000, 0)
+    assert budget.next_ms(0) == 11 * MINUTE_MS  # ten minutes' worth is owed, then a full bucket
+
+
 def test_unknown_usage_keeps_the_estimate() -> None:
     budget = Budget(None, 1000)
     ticket = budget.ask("a", 1000, 0)
