@@ -6,6 +6,7 @@ Owns what a valid value is, as :mod:`marathond.service.sections` does for the ot
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, PlainSerializer, Strict, StringConstraints, model_validator
 
@@ -18,6 +19,7 @@ Allowed = Annotated[str, Strict(), StringConstraints(pattern=r"^(GET|POST) /v1/[
 GATE_ROUTE = "gate"
 """The gateway's route to the scripted answers of the gates; the name is taken."""
 MAIN_ROUTE = "main"
+KEY_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
 
 
 class RouteSection(Section):
@@ -35,6 +37,16 @@ class RouteSection(Section):
     headers: dict[str, Text] = Field(default_factory=dict, description="further headers of every request")
     requests_per_min: Annotated[Int, Field(gt=0)] | None = Field(default=None, description="budget shared by all arms")
     tokens_per_min: Annotated[Int, Field(gt=0)] | None = Field(default=None, description="budget shared by all arms")
+
+    @model_validator(mode="after")
+    def _nothing_secret(self) -> RouteSection:
+        """What stands here is written into the ledger and into the gateway's file."""
+        if urlsplit(self.base_url).username is not None:
+            raise guilty("base_url", "must hold no user or password: the key belongs into key_file")
+        for name in self.headers:
+            if name.lower() in KEY_HEADERS:
+                raise guilty(f"headers.{name}", "belongs into key_file: nothing secret is kept in a configuration")
+        return self
 
     @model_validator(mode="after")
     def _one_key(self) -> RouteSection:

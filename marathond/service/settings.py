@@ -45,6 +45,8 @@ from marathond.service.sections_model import GatewaySection, MoneySection, Notif
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
 
+HOLD_MARGIN_MS = 10_000
+
 _LAYERS: ContextVar[tuple[Layer, ...]] = ContextVar("layers", default=())
 
 
@@ -77,6 +79,11 @@ class Settings(BaseSettings):
             raise guilty("codex.model", 'required, for there is an arm of kind = "codex"')
         if self.drives_codex and not self.gateway.routes:
             raise guilty("gateway.routes", 'required, for there is an arm of kind = "codex"')
+        if self.drives_codex and self.gateway.hold_s * 1000 > self.codex.stream_idle_timeout_ms - HOLD_MARGIN_MS:
+            limit_s = (self.codex.stream_idle_timeout_ms - HOLD_MARGIN_MS) / 1000
+            raise guilty(
+                "gateway.hold_s", f"must be at most {limit_s:g}, 10 s below codex.stream_idle_timeout_ms: codex would give up first"
+            )
         return self
 
     @model_validator(mode="after")

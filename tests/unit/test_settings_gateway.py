@@ -19,6 +19,7 @@ from tests.support.rig import make_task
 
 HEAD = '[campaign]\nname = "first"\ntasks = ["tasks/*"]\n[arms.nop]\nkind = "nop"\n'
 MAIN = '[gateway.routes.main]\nbase_url = "https://provider.example/v1"\nkey_file = "provider.key"\n'
+CODEX = '[arms.plain]\nkind = "codex"\ndrive = "turn"\n[codex]\nmodel = "m"\n'
 JUDGE = '[gateway.routes.judge]\nbase_url = "https://judge.example/v1"\nkey_credential = "judge"\nrequests_per_min = 60\n'
 ENV = '[gateway]\nverifier_route = "judge"\nverifier_env = { OPENAI_API_KEY = "{key}", OPENAI_BASE_URL = "{base_url}" }\n'
 
@@ -38,6 +39,9 @@ def read(tmp_path: Path, text: str) -> Settings:
         ('[gateway]\nroute = "other"\n' + MAIN, 'gateway.route = "other": no such route in [gateway.routes]; defined: main'),
         (MAIN.replace("main", "a") + JUDGE, "gateway.route: required, for there are several routes and none is named main"),
         ('[gateway]\nverifier_env = { A = "{key}" }\n' + MAIN, "gateway.verifier_route: required, for there is a verifier_env"),
+        (MAIN + 'headers = { Authorization = "Bearer x" }\n', "gateway.routes.main.headers.Authorization"),
+        (MAIN.replace("https://", "https://ana:secret@"), "gateway.routes.main.base_url"),
+        (CODEX + "stream_idle_timeout_ms = 60000\n" + MAIN, "must be at most 50, 10 s below codex.stream_idle_timeout_ms"),
         (MAIN + 'allow = ["GET http://elsewhere"]\n', "gateway.routes.main.allow"),
     ],
 )
