@@ -129,6 +129,14 @@ class DockerEngine:
         raw = await self._client.request("info", "GET", "info")
         return decode.engine_info(raw, self._client.api_version)
 
+    async def knock(self) -> None:
+        """See the port."""
+        anew = EngineClient(self.url, self._client.call_timeout_s)
+        try:
+            await anew.request("version", "GET", "version")
+        finally:
+            await anew.aclose()
+
     # networks
 
     async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
@@ -345,7 +353,10 @@ class DockerEngine:
         await self._images.remove(ref)
 
     def events(self) -> AsyncIterator[EngineEvent]:
-        """Hints for ever; a ``marathond``/``resync`` event after every (re)connect says that some may have been missed."""
+        """Hints for ever; a ``marathond``/``resync`` event after every (re)connect says that some may have been missed.
+
+        A ``cut`` before it says that an open stream had ended.
+        """
         return self._hub.subscribe()
 
     async def aclose(self) -> None:

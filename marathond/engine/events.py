@@ -30,6 +30,9 @@ RECONNECT_MIN_S, RECONNECT_MAX_S = 0.1, 5.0
 RESYNC = EngineEvent("marathond", "resync", "", {})
 """Sent to subscribers after every (re)connect: events may have been missed, look again."""
 
+CUT = EngineEvent("marathond", "cut", "", {})
+"""Sent to subscribers when a stream that was open has ended: the engine went away, or is about to."""
+
 _FILTERS = json.dumps({"type": ["container", "network"]})
 
 _log = structlog.get_logger(__name__)
@@ -112,7 +115,9 @@ class EventHub:
             except EngineError as exc:
                 _log.info("engine events unavailable", engine=self._name, error=str(exc), retry_s=pause_s)
             finally:
-                self.connected = False
+                was, self.connected = self.connected, False
+            if was:
+                self._publish(CUT)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RECONNECT_MAX_S)
 

@@ -18,7 +18,7 @@ from marathond.core.score import Number, ScoreReading
 from marathond.flow import verify
 from marathond.flow.ending import prove_death
 from marathond.flow.same_task import same_task
-from marathond.flow.settled import settled
+from marathond.flow.settled import alone, settled
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
@@ -57,11 +57,13 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
             announced = False
             continue
         alive = context.container.gone_at_ms is not None or (info is not None and info.running)
+        alive = alive or (recovered and end.outcome == "exited")
+        dead = end.outcome == "lost" or not alive
         evidence = Evidence(
             verifier=replace(end, round=end.round - interrupted),
             reading=await verify.read(world, trial_id, verifier_exited=end.outcome == "exited"),
-            container_alive=alive or (recovered and end.outcome == "exited"),
-            engine_restarted=world.engine_breaks != breaks or (recovered and info is None),
+            container_alive=alive,
+            engine_restarted=dead and ((recovered and info is None) or not await alone(world, breaks)),
             oom_killed=bool(info and info.oom_killed) and not agent_oom,
         )
         match classify(evidence):

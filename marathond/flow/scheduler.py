@@ -82,6 +82,9 @@ class Scheduler:
         if decided.admissions and (blind := await self._sight.problem()):
             waits = Waiting("ENGINE", snapshot.open_total, f"ENGINE ({blind})")
             decided = Plan((), (waits,))
+        if decided.admissions:
+            # An engine that is stopping goes on answering over our old connections: what began in it would only use up passes (fault b11).
+            await world.engine.knock()
         admitted = await self._enact(decided) if decided.admissions else 0
         await self._observe(decided, admitted)
         await self._money.look(snapshot, decided)

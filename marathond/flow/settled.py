@@ -1,8 +1,9 @@
-"""The container as it is, not as its engine still believes.
+"""The container as it is, not as its engine still believes; and whether it ended alone.
 
 For whoever decides by a container right after something in it was killed.  Must not know what for.
-Race prevented: all processes of a container die with its main one and each death is an event of its own; until the engine has worked off
-the last of them it shows the container as running, and refuses execs in odd words or answers them with 126.
+Races prevented: all processes of a container die with its main one and each death is an event of its own; until the engine has worked off
+the last of them it shows the container as running, and refuses execs in odd words or answers them with 126.  And an engine that is told to
+stop ends its containers first: whoever asks over an older connection still hears of them, and of nothing wrong with the engine.
 """
 
 from __future__ import annotations
@@ -34,3 +35,15 @@ async def settled(world: World, container_id: str) -> ContainerInfo | None:
         if any(p.pid == info.pid and not p.exiting for p in processes):
             return info
         await anyio.sleep(0.1)
+
+
+async def alone(world: World, breaks: int) -> bool:
+    """A container ended: did its engine go on all the while?  ``breaks`` as it was when the container was known to run."""
+    try:
+        await world.engine.knock()
+    except EngineUnreachable as error:
+        world.engine_breaks += 1
+        log.warning("engine_away", error=str(error))
+    except EngineTimeout:
+        return False
+    return world.engine_breaks == breaks

@@ -25,7 +25,7 @@ from marathond.core.score import Refusal, ScoreReading, read_score
 from marathond.core.text import printable
 from marathond.flow import ways
 from marathond.flow.ending import prove_death
-from marathond.flow.settled import settled
+from marathond.flow.settled import alone, settled
 from marathond.flow.world import World
 from marathond.ledger.verbs import trials
 from marathond.ports.agent import RunDir
@@ -171,7 +171,7 @@ async def _ended(world: World, container_id: str, breaks: int, said: str) -> Blo
     if info is not None and info.running:
         return None
     shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
-    if info is None or world.engine_breaks != breaks:
+    if info is None or not await alone(world, breaks):
         raise GateFailed("verifier_not_started", f"the container ended, and its engine was away: {shown}; {said}")
     return Blocked(f"the container ended before the verifier could start, the engine did not: {shown}")
 

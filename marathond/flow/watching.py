@@ -17,6 +17,7 @@ from marathond.flow import collecting, grading, ways
 from marathond.flow.agent_findings import write_end
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.ending import Death, prove_death
+from marathond.flow.settled import alone, settled
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import show, trials, usage
 from marathond.ledger.verbs.context import AgentRow, TrialContext
@@ -75,13 +76,14 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
     if row.exec_id is not None:
         end = await _ended(world, context, env, agent, row.exec_id)
     death = await _death(world, context.trial_id, container_id, row.exec_id, arm, agent)
-    info = await world.look(lambda: world.engine.inspect_container(container_id))
+    # An agent that did not end well may have died with its container, which the engine shows as running for a moment longer.
+    info = await settled(world, container_id)
     await ways.close_ways(world, context.trial_id)
     await _record_end(world, context, agent, end, death, oom_killed=bool(info and info.oom_killed))
     await collecting.collect(world, context.trial_id)
-    if not death.container_running:
+    if info is None or not info.running:
         shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
-        if info is None or world.engine_breaks != breaks:
+        if info is None or not await alone(world, breaks):
             raise GateFailed("container_lost", f"the container ended while the agent ran, and its engine was away: {shown}")
         await grading.doubt(
             world, context.trial_id, "container_ended", f"the container ended under its agent, the engine did not: {shown}", {}

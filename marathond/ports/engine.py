@@ -168,6 +168,13 @@ class Engine(Protocol):
         """Ask the engine about itself.  Raises EngineUnreachable, EngineTimeout."""
         ...
 
+    async def knock(self) -> None:
+        """Success: a connection made just now was answered.  An engine that is stopping answers older ones only, while it ends containers.
+
+        Raises EngineUnreachable, EngineTimeout.
+        """
+        ...
+
     async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
         """Create a bridge network and return its id.  Raises PoolExhausted, SubnetTaken, EngineError, EngineTimeout."""
         ...
@@ -279,7 +286,7 @@ class Engine(Protocol):
         ...
 
     def events(self) -> AsyncIterator[EngineEvent]:
-        """Hints for ever; reconnects by itself."""
+        """Hints for ever; reconnects by itself: ``marathond`` events say ``cut`` when a stream ended and ``resync`` when it stands."""
         ...
 
     async def aclose(self) -> None: ...

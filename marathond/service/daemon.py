@@ -236,13 +236,11 @@ class Daemon:
         await self.ledger.write(ledger_settings.observe, "waiting", waiting, now_ms=now_ms)
 
     async def _listen(self) -> None:
-        """Events are hints: they ring the bell.  A resync after the first says that the engine was away for a moment."""
+        """Events are hints: they ring the bell.  A stream that was cut says that the engine went away, before anybody can look again."""
         assert self.world is not None
-        seen = False
         async for event in self.engine.events():
             if event.type == "marathond":
-                self.world.engine_breaks += seen
-                seen = True
+                self.world.engine_breaks += event.action == "cut"
             if event.action in ("die", "destroy", "resync"):
                 self.world.wake.ring()
 

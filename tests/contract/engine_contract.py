@@ -21,6 +21,9 @@ UNKNOWN = "0" * 64
 class EngineContract:
     """Methods are tests; ``bench`` brings the engine, an image with a shell and fresh labels."""
 
+    async def test_an_engine_that_lives_answers_a_knock(self, bench) -> None:
+        await bench.engine.knock()
+
     # networks
 
     async def test_a_network_is_made_found_and_removed_by_id(self, bench) -> None:

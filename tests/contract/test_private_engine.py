@@ -108,6 +108,34 @@ def restorable(docker_host: str) -> Iterator[PrivateEngine]:
         yield private
 
 
+async def test_b11_an_engine_that_is_stopping_answers_over_old_connections_and_takes_no_new_ones(restorable: PrivateEngine) -> None:
+    """It waits for a container that does not heed its signal: long enough to be seen in the middle."""
+    restorable.stop()
+    restorable.arguments.remove("--live-restore")
+    restorable.start()
+    engine = DockerEngine("stopping", restorable.url, call_timeout_s=CALL_TIMEOUT_S)
+    image = await engine.inspect_image(os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm"))
+    assert image is not None
+    container = await engine.create_container(ContainerSpec("stubborn", image.id, LABELS, None))
+    await engine.start_container(container)
+    events = engine.events()
+    assert (await anext(events)).action == "resync"
+    await engine.knock()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, restorable.stop)
+        with anyio.fail_after(240):
+            while True:
+                try:
+                    await engine.knock()
+                except EngineUnreachable:
+                    break
+                await anyio.sleep(0.05)
+            while (await anext(events)).action != "cut":
+                pass
+    await events.aclose()
+    await engine.aclose()
+
+
 async def test_b18_a_killed_dockerd_comes_back_and_detached_work_goes_on(restorable: PrivateEngine) -> None:
     engine = DockerEngine("restored", restorable.url, call_timeout_s=CALL_TIMEOUT_S)
     image = await engine.inspect_image(os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm"))

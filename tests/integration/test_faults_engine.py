@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -122,10 +122,14 @@ async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: 
         assert runs_of(rig) == [1]
 
 
-async def test_b11_dockerd_restarted_without_it_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [PrivateEngine.kill, PrivateEngine.stop], ids=["killed", "stopped"])
+async def test_b11_dockerd_restarted_without_it_voids_with_evidence_and_retries(
+    own_engine: PrivateEngine, tmp_path: Path, end: Callable[[PrivateEngine], None]
+) -> None:
+    """One that is stopped in good order ends its containers while it still answers: they ended with it all the same."""
     async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
-        await anyio.to_thread.run_sync(own_engine.kill)
+        await anyio.to_thread.run_sync(end, own_engine)
         await anyio.to_thread.run_sync(own_engine.start)
         await rig.agent_runs(2)
         let_go(rig, 2)
