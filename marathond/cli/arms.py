@@ -15,7 +15,7 @@ from marathond.cli.app import Settled
 from marathond.cli.client import CallFailed
 from marathond.cli.config_cmds import hidden
 from marathond.cli.locate import locate
-from marathond.cli.output import Column, clean, note, print_json, say, screen, table
+from marathond.cli.output import Column, clean, note, print_json, say, screen, table, wrapped
 from marathond.cli.reader import campaign_id, reading
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.contract import NAME
@@ -213,12 +213,13 @@ def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool)
         print_json({**_as_json(shown), "contract": made})
         return
     say(f"arm {clean(shown.arm.name)} of campaign {clean(found.campaign)}   treatment {_short(shown.treatment)}   from {shown.source}")
-    for line in _lines(row(shown.arm)):
-        say(f"  {line}")
+    lines = [f"  {line}" for line in _lines(row(shown.arm))]
     if made is not None and file is not None:
-        say()
-        for line in _contract_lines(made, file.name):
-            say(line)
+        lines += ["", *_contract_lines(made, file.name)]
+    where = screen()
+    for line in lines:
+        for part in wrapped(line, where):
+            say(part)
 
 
 def _lines(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -12,12 +12,13 @@ from typing import Any
 
 from marathond.agents.codex import contract
 from marathond.cli.arms import Gathered, row, surface_of, words
-from marathond.cli.output import clean, plural, print_json, say, screen
+from marathond.cli.output import clean, plural, print_json, say, screen, wrapped
 from marathond.core.contract import ABSENT, Declared, Difference, differences, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
 from marathond.core.model import Arm
 
 VALUE_MAX = 400
+ALARMS = ("  UNDECLARED", "  MISSING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ def show(found: Found, *, as_json: bool) -> None:
     where = screen()
     for section in (_rows(found), _declared(found), _record(found), _seen(found)):
         for line in section:
-            say(where.fit(line))
+            # Verdicts are never cut; what is declared may be, for --json has all of it.
+            for part in wrapped(line, where) if not line.startswith("  ") or line.startswith(ALARMS) else [where.fit(line)]:
+                say(part)
 
 
 def _rows(found: Found) -> Iterator[str]:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 VALUE_MAX = 4000
 """Characters of one value that are shown."""
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTHORIZATION", re.IGNORECASE)
+_NO_SECRETS = frozenset({"key_file", "key_credential", "key_header", "tokens_per_min"})
+"""Of a route: where a key lies and how much may be used; a person looks for these."""
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file; by default the usual places.")]
@@ -147,6 +149,11 @@ def hidden(key: str, value: Any) -> Any:
     a webhook leads."""
     if key == "notify.webhook":
         return hidden_url(value)
+    if key == "gateway.routes":
+        return {
+            name: {field: item if field in _NO_SECRETS else hidden("", {field: item})[field] for field, item in route.items()}
+            for name, route in value.items()
+        }
     if isinstance(value, dict):
         return {name: "(hidden)" if _SECRET_NAME.search(name) else hidden(name, item) for name, item in value.items()}
     if isinstance(value, list):

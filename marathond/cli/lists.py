@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from marathond.cli.output import Column, Screen, clean, number, print_json, say, span, table, text_of
+from marathond.cli.output import Column, Screen, clean, number, print_json, say, span, table, text_of, wrapped
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.findings import FindingRow, open_findings
 
@@ -104,9 +104,17 @@ def show_findings(rows: Sequence[FindingRow], where: Screen, now_ms: int, *, as_
         for row in rows
     ]
     columns: list[Column] = [Column("no", right=True), Column("severity"), Column("code"), Column("subject", least=8)]
-    columns += [Column("for", right=True), Column("times", right=True), Column("ack"), Column("detail", least=10)]
-    for line in table(columns, body, where):
-        say(line)
+    columns += [Column("for", right=True), Column("times", right=True), Column("ack")]
+    if where.width is None:
+        for line in table([*columns, Column("detail")], body, where):
+            say(line)
+    else:  # beside all that there is no room for what a person must read
+        head, *lines = table(columns, [row[:-1] for row in body], where)
+        say(head)
+        for line, row in zip(lines, body, strict=True):
+            say(line)
+            for part in wrapped(f"    {row[-1]}", where):
+                say(part)
     say("acknowledge: marathonctl ack NO|CODE --reason …")
 
 

@@ -13,6 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TextIO
 
 from marathond.core.text import duration, iso_utc, printable
@@ -93,6 +94,20 @@ def flow(parts: Sequence[str], where: Screen, gap: str = "   ") -> list[str]:
     return [where.fit(line) for line in lines]
 
 
+def wrapped(line: str, where: Screen) -> list[str]:
+    """``line`` on as many lines as it takes, broken at blanks and indented below itself: for what must not be cut.  One off a terminal."""
+    if where.width is None or display_width(line) <= where.width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return _wrap(line, where.width, indent)
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    import textwrap  # milliseconds, which `status` does not have to spare
+
+    return textwrap.wrap(text, max(width, len(indent) + 10), subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
 def display_width(text: str) -> int:
     """Terminal columns, escapes of :meth:`Screen.paint` not counted."""
     total, inside = 0, False
@@ -127,11 +142,13 @@ def cut(text: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``right``: numbers.  ``least``: columns that stay when the terminal is narrow; 0: never shortened."""
+    """``right``: numbers.  ``least``: columns that stay when the terminal is narrow; 0: never shortened.  ``wrap``: what does not fit goes
+    on in the next line instead of being cut."""
 
     title: str
     right: bool = False
     least: int = 0
+    wrap: bool = False
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], where: Screen, *, indent: str = "") -> list[str]:
@@ -141,8 +158,18 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], where: Scree
     if where.width is not None:
         _shrink(widths, columns, where.width - len(indent) - 2 * (len(columns) - 1))
     lines = [where.paint(where.fit(_row([c.title for c in columns], columns, widths, indent)), "dim")]
-    lines += [where.fit(_row(row, columns, widths, indent)) for row in body]
+    for row in body:
+        lines += [where.fit(_row(cells, columns, widths, indent)) for cells in _parts(row, columns, widths)]
     return lines
+
+
+def _parts(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[tuple[str, ...]]:
+    """A row as the lines that it takes."""
+    cells = [
+        _wrap(text, width) if column.wrap and display_width(text) > width else [text]
+        for text, column, width in zip(row, columns, widths, strict=True)
+    ]
+    return list(zip_longest(*cells, fillvalue=""))
 
 
 def _shrink(widths: list[int], columns: Sequence[Column], room: int) -> None:
@@ -185,6 +212,13 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def text_of(value: Any) -> str:
-    """A field of a row as one clean line; ``-`` for nothing."""
-    return "-" if value is None or value == "" else clean(value)
+def text_of(value: Any, max_len: int = LINE_MAX) -> str:
+    """A field of a row as one clean line; ``-`` for nothing, ``yes`` and ``no``."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None or value == "" else clean(value, max_len)
+
+
+def fields(detail: Mapping[str, Any], max_len: int = 80) -> str:
+    """``key value, key value`` of all that is there."""
+    return ", ".join(f"{clean(key)} {text_of(value, max_len)}" for key, value in detail.items() if value not in (None, "", [], {}))

@@ -14,7 +14,8 @@ from typing import Any
 
 from marathond.cli import show_model
 from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, number, plural, say, screen, span, table, text_of, when
+from marathond.cli.output import Column, Screen, clean, fields, number, plural, say, screen, span, table, text_of, when
+from marathond.core.detached import WRAPPER
 from marathond.core.model import Origin, block_label, cell_label, trial_label
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.show import ScoreShown, TrialShown, show
@@ -22,6 +23,8 @@ from marathond.ledger.verbs.show import ScoreShown, TrialShown, show
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400
 
+OUR_WRAPPER = clean(f"sh -c {WRAPPER}")[:40]
+"""How the command line begins that agents are started with; its script says nothing to a person."""
 EXIT_SOURCES = {"exec": "the engine's word", "file": "from a file the container could write"}
 """Who says with which code an agent ended."""
 
@@ -72,8 +75,7 @@ def _timeline(trial: TrialShown, where: Screen, now_ms: int) -> Iterator[str]:
         resting = event.to_state in ("scored", "voided", "review")
         end_ms = after.at_ms if after is not None else None if resting else now_ms
         took = "" if end_ms is None or (resting and after is None) else span(end_ms - event.at_ms)
-        detail = ", ".join(f"{key} {clean(value, 80)}" for key, value in event.detail.items())
-        rows.append((when(event.at_ms), event.event, event.to_state, took, f"run {event.run_id}", detail))
+        rows.append((when(event.at_ms), event.event, event.to_state, took, f"run {event.run_id}", fields(event.detail)))
     columns = (Column("at"), Column("event"), Column("state"), Column("for", right=True), Column("daemon"), Column("detail", least=10))
     yield from table(columns, rows, where, indent="  ")
 
@@ -86,21 +88,26 @@ def _agent(trial: TrialShown) -> Iterator[str]:
     yield f"  agent {_agent_limit(agent)}"
     if agent.ended_by is not None:
         took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else "unknown"
-        code = (
-            "unknown" if agent.exit_code is None else f"{agent.exit_code} ({EXIT_SOURCES.get(agent.exit_source or '', 'source unknown')})"
-        )
         oom = ", out of memory" if agent.oom_killed else ""
         overrun = f", overran by {span(agent.overrun_ms)}" if agent.overrun_ms else ""
-        yield f"  ended by {clean(agent.ended_by)} after {took}, exit code {code}{oom}{overrun}"
+        yield f"  ended by {clean(agent.ended_by)} after {took}, {_exit_words(agent)}{oom}{overrun}"
         if agent.processes:
             yield "  processes alive at its end:"
             for process in agent.processes:
                 fate, pid, argv = (process.get(key, "") for key in ("fate", "pid", "argv"))
-                yield f"    {clean(fate or 'unknown'):<7} {clean(pid)} {clean(argv, 200)}"
+                words = clean(argv, 200)
+                yield f"    {clean(fate or 'unknown'):<7} {clean(pid)} {'sh (our own wrapper)' if words.startswith(OUR_WRAPPER) else words}"
     for run in trial.context.verifications:
         outcome = "running" if run.ended_at_ms is None else f"{clean(run.outcome)}, exit code {text_of(run.exit_code)}"
         took = f" after {span(run.ended_at_ms - run.started_at_ms)}" if run.ended_at_ms is not None else ""
         yield f"  verifier round {run.round}: {outcome}{took}; deadline {run.limit_ms / 1000:g} s: {clean(run.limit_origin)}"
+
+
+def _exit_words(agent: AgentRow) -> str:
+    """A driven agent's end is its driver's word; the server that was stopped then has no exit code of any meaning."""
+    if agent.exit_code is None:
+        return "by its driver's word" if agent.exit_source == "driver" else "exit code unknown"
+    return f"exit code {agent.exit_code} ({EXIT_SOURCES.get(agent.exit_source or '', 'source unknown')})"
 
 
 def _agent_limit(agent: AgentRow) -> str:
@@ -117,7 +124,7 @@ def _facts(trial: TrialShown, where: Screen) -> Iterator[str]:
     if trial.facts:
         yield ""
         rows = [(clean(fact.name), clean(fact.value, VALUE_MAX), clean(fact.origin)) for fact in trial.facts]
-        yield from table((Column("in effect"), Column("value", least=12), Column("from", least=10)), rows, where, indent="  ")
+        yield from table((Column("in effect"), Column("value", least=12, wrap=True), Column("from", least=10)), rows, where, indent="  ")
 
 
 def _network(trial: TrialShown) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marathond.cli.money_lines import cut_words
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, span, table, when
+from marathond.cli.output import UNKNOWN, Column, Screen, clean, fields, plural, span, table, text_of, when
 from marathond.core.money import dollars
 from marathond.ledger.verbs.show import TrialShown
 from marathond.ports.agent import LogEntry
@@ -19,6 +19,10 @@ from marathond.ports.agent import LogEntry
 LOG_SHOWN = 15
 RECEIPT_SHOWN = 40
 VALUE_MAX = 160
+ROOMY = 110
+"""Columns that all of the usage's table needs."""
+ELSEWHERE = ("names.", "given.gates.", "goal.", "tokens.gateway.", "rpc.requests.", "rpc.notifications.", "receipt")
+"""What of a receipt stands on this screen already, or is for nobody at a screen, by the beginning of its name."""
 
 
 def sections(trial: TrialShown, where: Screen) -> Iterator[Iterator[str]]:
@@ -34,7 +38,10 @@ def _usage(trial: TrialShown, where: Screen) -> Iterator[str]:
         return
     yield ""
     columns = (Column("account"), Column("model", least=12), *(Column(title, right=True) for title in _NUMBERS), Column("cost", right=True))
-    yield from table(columns, [_usage_row(row) for row in trial.usage], where, indent="  ")
+    rows = [_usage_row(row) for row in trial.usage]
+    narrow = where.width is not None and where.width < ROOMY
+    shown = [i for i, column in enumerate(columns) if not narrow or column.title not in _RARE or any(row[i] != "0" for row in rows)]
+    yield from table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows], where, indent="  ")
     known = sum(row.cost_nusd or 0 for row in trial.usage)
     unpriced, cut = sum(row.unpriced for row in trial.usage), sum(row.unknown for row in trial.usage)
     words = f"  cost {'at least ' if unpriced else ''}{dollars(known)}"
@@ -44,6 +51,8 @@ def _usage(trial: TrialShown, where: Screen) -> Iterator[str]:
     yield f"{words}   held by the gateway {span(trial.held_ms)}"
 
 
+_RARE = frozenset({"failed", "cut", "written", "retries"})
+"""Left out of a narrow screen while they are nothing."""
 _NUMBERS = ("requests", "failed", "cut", "input", "cached", "written", "output", "reasoning", "retries")
 
 
@@ -92,10 +101,11 @@ def _receipt(trial: TrialShown) -> Iterator[str]:
         return
     yield ""
     yield f"  receipt, schema {trial.receipt.schema}:"
-    lines = list(_flat(trial.receipt.data))
-    yield from (f"    {clean(name)} {clean(value, VALUE_MAX)}" for name, value in lines[:RECEIPT_SHOWN])
-    if len(lines) > RECEIPT_SHOWN:
-        yield f"    … {len(lines) - RECEIPT_SHOWN} more (--json shows all)"
+    every = list(_flat(trial.receipt.data))
+    lines = [(name, value) for name, value in every if not name.startswith(ELSEWHERE) and (value or value is False)][:RECEIPT_SHOWN]
+    yield from (f"    {clean(name)} {text_of(value, VALUE_MAX)}" for name, value in lines)
+    if len(every) > len(lines):
+        yield f"    … {len(every) - len(lines)} more, most of them nothing or said above (--json shows all)"
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -106,9 +116,9 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
         elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
             yield f"{prefix}{name}", f"({len(value)})"
         elif isinstance(value, list):
-            yield f"{prefix}{name}", ", ".join(map(str, value)) or "-"
+            yield f"{prefix}{name}", ", ".join(map(str, value))
         else:
-            yield f"{prefix}{name}", "-" if value is None else value
+            yield f"{prefix}{name}", value
 
 
 def _log(log: tuple[LogEntry, ...], where: Screen) -> Iterator[str]:
@@ -122,7 +132,7 @@ def _log(log: tuple[LogEntry, ...], where: Screen) -> Iterator[str]:
             str(entry.seq),
             when(entry.at_ms),
             clean(entry.kind),
-            ", ".join(f"{key} {clean(value, 80)}" for key, value in entry.detail.items()),
+            fields(entry.detail),
         )
         for entry in last
     ]

@@ -151,9 +151,9 @@ def _head(status: Status, where: Screen) -> list[str]:
     findings += f" · {_findings(status)}" if status.findings else ""
     if life.alive is False:
         seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
-        as_of = f"; ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
-        first = f"marathond is not running ({seen}{clean(life.why)}){as_of}"
-        lines = [*flow([where.paint(first, "bold")], where), where.fit(f"{campaign}{findings}")]
+        as_of = f"ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
+        first = f"marathond is not running ({seen}{clean(life.why)}){';' if as_of else ''}"
+        lines = [*flow([where.paint(part, "bold") for part in (first, as_of)], where, gap=" "), where.fit(f"{campaign}{findings}")]
     elif life.alive is None or run is None:
         lines = flow([f"marathond {UNKNOWN}: {clean(life.why)}", campaign, f"{health}{findings}"], where)
     else:

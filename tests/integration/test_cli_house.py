@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 
 from marathond.cli import daemon
+from marathond.cli.lists import show_findings
 from marathond.cli.logs import follow, tame
-from marathond.cli.output import Column, Screen, cut, display_width, table
+from marathond.cli.output import Column, Screen, cut, display_width, fields, table, wrapped
 from marathond.cli.plan import hours_at_most
 from marathond.core import paths
 from marathond.core.errors import ConfigError, EngineUnreachable, LedgerRefused, MarathonError, Refused
+from marathond.ledger.verbs.findings import FindingRow
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger
 from tests.support.rig import make_task
@@ -247,6 +249,30 @@ def test_following_shows_what_was_written_before_the_end(tmp_path: Path) -> None
 
 def test_a_log_line_keeps_its_blanks_and_loses_its_power() -> None:
     assert tame("  a\tb \x1b[2J\x1b]52;c;aGk=\x07c\u202e  d  ") == "  a     b c  d"
+
+
+def test_what_must_not_be_cut_goes_on_in_the_next_line() -> None:
+    columns = (Column("name"), Column("value", least=8, wrap=True), Column("from"))
+    rows = [("gate", "model m, effort high", "arm"), ("cpus", "2", "task")]
+    assert [line.split() for line in table(columns, rows, Screen(width=24))[1:]] == [
+        ["gate", "model", "m,", "arm"],
+        ["effort", "high"],
+        ["cpus", "2", "task"],
+    ]
+    assert table(columns, rows, Screen())[1] == "gate  model m, effort high  arm"
+    line = "  UNDECLARED  one that nobody declared"
+    assert wrapped(line, Screen(width=24)) == ["  UNDECLARED  one that", "    nobody declared"] and wrapped(line, Screen()) == [line]
+    assert fields({"a": None, "b": "", "c": 0, "d": True, "e": "x"}) == "c 0, d yes, e x"
+
+
+def test_a_finding_is_read_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "the provider says that the account of route main is used up"
+    row = FindingRow(1, None, "usage_limit", "stop_loss", "main", words, 0, 0, 1, None, None, None, None)
+    show_findings([row], Screen(width=40), 5_000, as_json=False)
+    _, first, *details, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith(" 1  stop-loss  usage_limit") and " ".join(line.strip() for line in details) == words
+    show_findings([row], Screen(), 5_000, as_json=False)
+    assert capsys.readouterr().out.splitlines()[1].endswith(f"  {words}")
 
 
 def test_tables_fit_a_terminal_and_are_whole_elsewhere() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from marathond.core.detached import detached_argv
 from marathond.ledger.verbs import networks, runs, trials
 from marathond.ledger.verbs.networks import NetworkSeen
 from tests.support import ledgers as have
@@ -51,6 +52,18 @@ def test_show_says_which_deadline_applied_and_whose_word_the_exit_code_is(rig: R
     lines = rig.ask("show", "t0001").splitlines()
     assert "  agent deadline 60 s: own 60 s; task 60 x 1.0 did not apply" in lines
     assert "  ended by agent after 1m00s, exit code 0 (from a file the container could write)" in lines
+
+
+def test_show_of_a_driven_end_says_whose_word_it_is_and_spares_our_own_script(rig: Rig) -> None:
+    argv = " ".join(detached_argv("marathond-agent", ["codex"], timer_s=1, output="o", status="s"))[:200]
+    with rig.sql() as c:
+        trial_id = have.bring_to(c, have.cell(c), "running").trial_id
+        end: dict[str, Any] = {"ended_by": "agent", "exit_code": None, "exit_source": "driver", "overrun_ms": None}
+        listed = [{"pid": 7, "argv": argv, "fate": "killed"}, {"pid": 8, "argv": "sh -c mine", "fate": "kept"}]
+        trials.agent_ended(c, trial_id, oom_killed=False, ended_mono_ms=61_000, processes=listed, now_ms=now_ms(), **end)
+    lines = rig.ask("show", "t0001").splitlines()
+    assert any(line.startswith("  ended by agent after ") and line.endswith(", by its driver's word") for line in lines)
+    assert "    killed  7 sh (our own wrapper)" in lines and "    kept    8 sh -c mine" in lines
 
 
 def test_show_names_the_file_alone_when_a_ledger_holds_no_key(rig: Rig) -> None:
