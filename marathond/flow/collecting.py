@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -40,7 +41,7 @@ RECEIPT = "receipt.json"
 
 async def collect(world: World, trial_id: int) -> None:
     """Once the agent is dead or its container gone; again is fine, and the last receipt counts.  Raises nothing but cancellation."""
-    subject = trial_label(trial_id)
+    subject, began_ms = trial_label(trial_id), world.clock.mono_ms()
     try:
         with anyio.fail_after(COLLECT_S):
             receipt = await _collected(world, trial_id)
@@ -49,7 +50,10 @@ async def collect(world: World, trial_id: int) -> None:
         log.error(code, trial=subject, error=str(error), exc_info=error)
         await _tell(world, trial_id, Remark(code, f"{type(error).__name__}: {error}"[:2000], "error"))
         return
-    for remark in receipt.remarks if receipt is not None else ():
+    if receipt is None:
+        return
+    log.info("collected", trial=subject, ms=world.clock.mono_ms() - began_ms)
+    for remark in receipt.remarks:
         await _tell(world, trial_id, remark)
     for code in ("receipt_invalid", "not_collected"):  # of an earlier try
         await world.ledger.write(findings.close_finding, code=code, subject=subject, now_ms=world.clock.wall_ms())
@@ -70,8 +74,16 @@ async def _collected(world: World, trial_id: int) -> Receipt | None:
     if not agent.keeps or shown.context.agent is None:
         return None
     fixed = world.fixed
-    bounds = functools.partial(copy_kept, max_bytes=fixed.max_artifact_bytes, max_files=fixed.max_artifact_files)
-    kept = await to_thread.run_sync(bounds, run, agent.keeps)
+    kept = await to_thread.run_sync(
+        functools.partial(
+            copy_kept,
+            run,
+            agent.keeps,
+            max_bytes=fixed.max_artifact_bytes,
+            max_files=fixed.max_artifact_files,
+            checkpoint=from_thread.check_cancelled,
+        )
+    )
     sums = await _settled(world, trial_id) if fixed.gateway is not None else None
     held = await world.ledger.read(usage.held_ms, trial_id, now_mono_ms=world.clock.mono_ms())
     text = await to_thread.run_sync(_instruction, run)
@@ -129,11 +141,14 @@ def _finished(
         exit_source=row.exit_source or "",
         void=None if void is None else (void.code, void.reason),
         spent=None if sums is None else sums.models,
+        answers=0 if sums is None else sums.answers,
         in_flight=0 if sums is None else sums.open,
     )
 
 
-def copy_kept(run: RunDir, keeps: tuple[Keep, ...], *, max_bytes: int, max_files: int) -> list[Kept]:
+def copy_kept(
+    run: RunDir, keeps: Sequence[Keep], *, max_bytes: int, max_files: int, checkpoint: Callable[[], None] = lambda: None
+) -> list[Kept]:
     """Replace ``run.kept`` with copies of what is worth keeping; each part has bounds of its own.  Blocking.
 
     What does not fit a pattern is passed over in silence: it is not worth keeping.
@@ -150,7 +165,7 @@ def copy_kept(run: RunDir, keeps: tuple[Keep, ...], *, max_bytes: int, max_files
             run.kept / keep.target,
             max_bytes=max_bytes,
             max_files=max_files,
-            checkpoint=from_thread.check_cancelled,
+            checkpoint=checkpoint,
             wanted=functools.partial(_wanted, keep),
         )
         kept += [Kept(f"{keep.target}/{each.path}".rstrip("/"), each.size_bytes, each.skipped) for each in found]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from marathond import __version__
 from marathond.ledger.verbs.campaigns import CampaignRow, StoredArm, StoredTask
 from marathond.ledger.verbs.show import TrialShown
+from marathond.ports.agent import Spent
 from marathond.tasks.layout import (
     AgentView,
     ArmView,
@@ -18,13 +20,14 @@ from marathond.tasks.layout import (
     TaskView,
     TrialLine,
     TrialView,
+    UsageView,
     VerifierView,
     VoidView,
 )
 
 
-def trial_view(ledger_id: str, shown: TrialShown, arm: StoredArm, void_sides: dict[str, str]) -> TrialView:
-    """``void_sides``: void code to its side."""
+def trial_view(ledger_id: str, shown: TrialShown, arm: StoredArm, void_sides: dict[str, str], spent: Sequence[Spent] = ()) -> TrialView:
+    """``void_sides``: void code to its side; ``spent``: what the agent asked of its models."""
     c = shown.context
     return TrialView(
         ledger_id=ledger_id,
@@ -49,11 +52,22 @@ def trial_view(ledger_id: str, shown: TrialShown, arm: StoredArm, void_sides: di
         score=_score(shown),
         void=_void(shown, void_sides),
         review=_review(shown),
+        usage=None if _model(arm) is None else [_usage(each) for each in spent],
     )
 
 
 def arm_view(arm: StoredArm) -> ArmView:
-    return ArmView(arm.name, arm.kind, arm.treatment_hash, arm.data)
+    return ArmView(arm.name, arm.kind, arm.treatment_hash, arm.data, _model(arm))
+
+
+def _model(arm: StoredArm) -> str | None:
+    codex = arm.data.get("codex")
+    return None if codex is None else str(codex["model"])
+
+
+def _usage(spent: Spent) -> UsageView:
+    cost_usd = None if spent.cost_nusd is None else spent.cost_nusd / 1e9
+    return UsageView(spent.model, spent.input, spent.cached, spent.output, cost_usd)
 
 
 def _agent(shown: TrialShown) -> AgentView | None:

@@ -18,6 +18,7 @@ from marathond.flow.world import World, log
 from marathond.ledger.verbs import artifacts, campaigns, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.context import cell_context
+from marathond.ledger.verbs.spent import agent_spent
 from marathond.ports.agent import RunDir
 from marathond.tasks.artifacts import Wanted, everything, export_tree
 from marathond.tasks.atomic import write_atomic
@@ -130,7 +131,8 @@ class Exporter:
         lines = self._lines.setdefault(name, {})
         for trial_id in changed:
             shown = await ledger.read(show.show, trial_id)
-            view = trial_view(fixed.ledger_id, shown, next(arm for arm in arms if arm.name == shown.context.arm), sides)
+            sums = await ledger.read(agent_spent, trial_id)
+            view = trial_view(fixed.ledger_id, shown, next(arm for arm in arms if arm.name == shown.context.arm), sides, sums.models)
             lines[trial_id] = line_of(view)
             if trial_id in fresh or shown.folder is not None:
                 c = shown.context

@@ -174,7 +174,7 @@ class Finished:
 
     ``instruction``: what the agent was given.  ``gates``: what they saw, by name.  ``package_sha256``: of the staged tree, empty: unknown.
     ``ended_by`` None: the end was not seen (the trial was voided before).  ``void``: code and reason.  ``spent`` None: no gateway counted;
-    ``in_flight``: requests whose end the gateway has not told.  Times in ms since 1970 or as durations; None: not known.
+    ``answers``: requests whose usage it knows, ``in_flight``: those not ended.  Times in ms since 1970 or as durations; None: not known.
     """
 
     run_dir: RunDir
@@ -200,6 +200,7 @@ class Finished:
     exit_source: str
     void: tuple[str, str] | None
     spent: Sequence[Spent] | None
+    answers: int
     in_flight: int
 
 

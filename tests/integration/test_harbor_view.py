@@ -175,6 +175,7 @@ def test_viewer_opens_every_trial_with_its_output(viewer: str) -> None:
         page = get(viewer, "jobs", "pilot", "trials", folder)
         assert page["task_name"] == view.task.name
         assert page["agent_result"]["metadata"]["marathond"]["state"] == view.state.value
+        assert page["agent_result"]["n_input_tokens"] == (12_100 if view.usage else None)
         output = get(viewer, "jobs", "pilot", "trials", folder, "verifier-output")
         assert "3 of 4 passed" in json.dumps(output)
 

@@ -68,7 +68,8 @@ def finished(env: Environment, kept: Sequence[Kept] = (), **known: Any) -> Finis
     facts: dict[str, Any] = {
         **{"trial": "t0001", "campaign": "test", "task": env.task.name, "replicate": 1, "attempt": 1, "gates": {}, "package_sha256": ""},
         **{"started_at_ms": 1_000, "ended_at_ms": 61_000, "ran_ms": 60_000, "limit_ms": None, "limit_origin": "none", "held_ms": 0},
-        **{"ended_by": EndedBy.AGENT, "exit_code": None, "exit_source": "driver", "void": None, "spent": None, "in_flight": 0},
+        **{"ended_by": EndedBy.AGENT, "exit_code": None, "exit_source": "driver", "void": None},
+        **{"spent": None, "answers": 0, "in_flight": 0},
         **known,
     }
     return Finished(run_dir=env.run_dir, arm=env.arm, log=env.log, instruction=env.task.instruction, kept=kept, **facts)

@@ -16,6 +16,7 @@ from marathond.tasks.layout import (
     ScoreView,
     TaskView,
     TrialView,
+    UsageView,
     VerifierView,
     VoidView,
     line_of,
@@ -62,6 +63,8 @@ SCORE = ScoreView(
     flags=("early_exit:build",),
     parts=(("test_rate", "0.75", "metrics.json:pass_rate"),),
 )
+USAGE = (UsageView("", 0, 0, 0, 0.0), UsageView("big-1", 12_000, 8_000, 500, 0.25), UsageView("small-1", 100, 0, 20))
+"""Requests that nobody answered, priced ones, and ones without a price."""
 VOID = VoidView(
     *("container_lost", "infrastructure", "the container vanished", "daemon", "daemon", START_MS + 40_000, "running", False, True, "v7"),
     evidence={"inspect": "404", "seen": ["die", "destroy"]},
@@ -82,7 +85,7 @@ def trials() -> tuple[TrialView, ...]:
     again = moments(doubted, ("accepted", "scored", 90_000))
     return (
         trial(1, ZSTD, PLAIN, moments(scored), score=SCORE, **done),
-        trial(2, ZSTD, GOAL, budget, score=replace(SCORE, reward=0.0), **{**done, "agent": spent}),
+        trial(2, ZSTD, GOAL, budget, score=replace(SCORE, reward=0.0), usage=USAGE, **{**done, "agent": spent}),
         trial(3, SORT, PLAIN, moments(("voided", "voided", 1_000), upto=1), void=early),
         trial(
             4, SORT, GOAL, moments(("voided", "voided", 40_000), upto=3), void=VOID, agent=replace(AGENT, ended_at_ms=None, ended_by=None)

@@ -106,6 +106,15 @@ def test_c10_spent_deadline_is_a_scored_trial_without_an_exception() -> None:
     assert result["agent_result"]["metadata"]["marathond"]["agent"]["ended_by"] == "deadline"
 
 
+def test_tokens_and_cost_are_the_gateways_and_a_cost_is_known_whole_or_not_at_all() -> None:
+    told = result_of(1)["agent_result"]
+    assert {key: told[key] for key in ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")} == {
+        **{"n_input_tokens": 12_100, "n_cache_tokens": 8_000, "n_output_tokens": 520, "cost_usd": None}
+    }
+    assert {model: usage["cost_usd"] for model, usage in told["model_usage"].items()} == {"big-1": 0.25, "small-1": None}
+    assert set(result_of(0)["agent_result"]) == {"metadata"}, "an arm that asks no model has no tokens, not 0"
+
+
 def test_trial_voided_before_its_container() -> None:
     result = result_of(2)
     assert result["exception_info"]["exception_type"] == "MarathondVoid:network_failed"

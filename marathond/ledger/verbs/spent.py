@@ -10,9 +10,10 @@ from marathond.ports.agent import Spent
 
 @dataclass(frozen=True, slots=True)
 class AgentSpent:
-    """``models``: none, when the agent never asked.  ``open``: requests that were begun and whose end is not known yet."""
+    """``models``: none, when the agent never asked.  ``answers``: requests whose usage is known; ``open``: whose end is not known yet."""
 
     models: tuple[Spent, ...]
+    answers: int
     open: int
 
 
@@ -23,5 +24,9 @@ def agent_spent(c: sqlite3.Connection, trial_id: int) -> AgentSpent:
            FROM model_usage WHERE trial_id = ? AND account = 'agent' ORDER BY model""",
         (trial_id,),
     ).fetchall()
-    still = c.execute("SELECT count(*) FROM model_request WHERE trial_id = ? AND account = 'agent' AND ended_at_ms IS NULL", (trial_id,))
-    return AgentSpent(tuple(Spent(*row) for row in rows), int(still.fetchone()[0]))
+    answers, still = c.execute(
+        """SELECT count(*) FILTER (WHERE usage = 'known'), count(*) FILTER (WHERE ended_at_ms IS NULL)
+           FROM model_request WHERE trial_id = ? AND account = 'agent'""",
+        (trial_id,),
+    ).fetchone()
+    return AgentSpent(tuple(Spent(*row) for row in rows), answers, still)

@@ -29,6 +29,7 @@ from marathond.tasks.layout.views import (
     TaskView,
     TrialLine,
     TrialView,
+    UsageView,
     VerifierView,
     VoidView,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "TaskView",
     "TrialLine",
     "TrialView",
+    "UsageView",
     "VerifierView",
     "VoidView",
     "job_documents",

@@ -15,7 +15,7 @@ from typing import Any
 from marathond.core.model import trial_label
 from marathond.core.text import iso_utc, printable
 from marathond.tasks.layout.names import dataset, job_uuid, trial_folder
-from marathond.tasks.layout.pieces import agent_config, arm_facts, iso, json_bytes, model_info, row
+from marathond.tasks.layout.pieces import agent_config, arm_facts, iso, json_bytes, model_info, row, token_counts
 from marathond.tasks.layout.views import JobView, TrialLine
 
 _SHOWN = 200
@@ -48,9 +48,20 @@ def job_documents(view: JobView) -> dict[str, bytes]:
             "n_cancelled_trials": 0,
             "n_retries": sum(line.attempt > 1 for line in trials),
             "evals": _evals(trials),
+            **_tokens(trials),
         },
     }
     return {"config.json": json_bytes(_job_config(view)), "result.json": json_bytes(result), "README.txt": _readme(view)}
+
+
+def _tokens(trials: Iterable[TrialLine]) -> dict[str, Any]:
+    """Sums as Harbor makes them: the cost is of those trials alone whose cost is all known."""
+    counts = [token_counts(line.usage) for line in trials if line.usage is not None]
+    if not counts:
+        return {}
+    costs = [each.pop("cost_usd") for each in counts]
+    known = [cost for cost in costs if cost is not None]
+    return {**{key: sum(each[key] for each in counts) for key in counts[0]}, "cost_usd": math.fsum(known) if known else None}
 
 
 def _job_config(view: JobView) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from marathond.core.text import iso_utc
-from marathond.tasks.layout.views import ArmView
+from marathond.tasks.layout.views import ArmView, UsageView
 
 
 def agent_info(arm: ArmView) -> dict[str, Any]:
@@ -45,6 +45,17 @@ def _settings(arm: ArmView) -> dict[str, Any]:
     """The arm's data.  Of its environment only the names: values may be secrets, and out_dir is there to be shared."""
     data = {key: value for key, value in arm.data.items() if key not in ("name", "env")}
     return {**data, "env": sorted(arm.data.get("env", {}))}
+
+
+def token_counts(usage: Sequence[UsageView]) -> dict[str, Any]:
+    """Harbor's token counts; its cost where all of it is known."""
+    costs = [row.cost_usd for row in usage]
+    return {
+        "n_input_tokens": sum(row.input_tokens for row in usage),
+        "n_cache_tokens": sum(row.cached_tokens for row in usage),
+        "n_output_tokens": sum(row.output_tokens for row in usage),
+        "cost_usd": None if None in costs else math.fsum(cost for cost in costs if cost is not None),
+    }
 
 
 def iso(ms: int | None) -> str | None:

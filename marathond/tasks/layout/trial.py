@@ -6,15 +6,15 @@ Owns how a trial's rows become Harbor's trial config and result.  Must not know 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from marathond.core.model import TrialState, block_label, cell_label, trial_label
 from marathond.core.text import iso_utc
 from marathond.tasks.layout.names import dataset, job_uuid, trial_folder, trial_uuid
-from marathond.tasks.layout.pieces import agent_config, agent_info, arm_facts, iso, json_bytes, plain, row
-from marathond.tasks.layout.views import TrialLine, TrialView
+from marathond.tasks.layout.pieces import agent_config, agent_info, arm_facts, iso, json_bytes, plain, row, token_counts
+from marathond.tasks.layout.views import TrialLine, TrialView, UsageView
 
 _NOTHING_VALID = {"should_retry": False, "should_grade": False, "has_valid_reward": False}
 
@@ -40,7 +40,7 @@ def trial_documents(view: TrialView) -> dict[str, bytes]:
         "task_checksum": f"marathond:{view.task.digest or 'unknown'}",
         "config": config,
         "agent_info": agent_info(view.arm),
-        "agent_result": {"metadata": {"marathond": _own_facts(view, state)}},
+        "agent_result": {**_usage(view.usage), "metadata": {"marathond": _own_facts(view, state)}},
         "verifier_result": {"rewards": {"reward": view.score.reward}} if view.score and state is TrialState.SCORED else None,
         "verifier_environment_mode": "shared",
         "exception_info": _exception(view, state),
@@ -79,6 +79,21 @@ def _trial_config(view: TrialView, folder: str) -> dict[str, Any]:
         "verifier": {"override_timeout_sec": _seconds(verifier.limit_ms if verifier else None)},
         "job_id": job_uuid(view.ledger_id, view.campaign_id),
     }
+
+
+def _usage(usage: Sequence[UsageView] | None) -> dict[str, Any]:
+    """Harbor's token counts, and its cost where all of it is known."""
+    if usage is None:
+        return {}
+    return {
+        **token_counts(usage),
+        "model_usage": {name: token_counts([row for row in usage if row.model == name]) for name in _models(usage)} or None,
+    }
+
+
+def _models(usage: Sequence[UsageView]) -> list[str]:
+    """Those that answered: a request that nobody answered has no model."""
+    return sorted({row.model for row in usage if row.model})
 
 
 def _timings(view: TrialView) -> dict[str, Any]:
@@ -160,6 +175,7 @@ def line_of(view: TrialView) -> TrialLine:
         reward=view.score.reward if view.score and state is TrialState.SCORED else None,
         void_code=view.void.code if view.void else None,
         review_code=view.review.code if view.review and state is TrialState.REVIEW else None,
+        usage=view.usage,
     )
 
 

@@ -135,13 +135,27 @@ class ReviewView:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageView:
+    """Table ``model_usage``: what the trial's agent asked of one model.  ``cached_tokens`` is a part of ``input_tokens``.
+
+    ``cost_usd`` None: some of it has no price.
+    """
+
+    model: str
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrialView:
     """One trial at rest (scored, review or voided).
 
     ``ledger_id`` (12 hex) and ``trial_id`` make its identity; ``out_dir`` is the campaign's, absolute; ``version`` is the marathond that
     began it.  ``attempt`` counts the trials of its cell from 1.  ``timeline``: all its events in order, at least one.
     ``agent`` None: it never started.  ``verifications`` by round.  ``score`` stays beside a void that came after it.
-    ``void`` is the standing one only; ``review`` the newest, decided or not.
+    ``void`` is the standing one only; ``review`` the newest, decided or not.  ``usage`` by model, None: the arm asks no model.
     """
 
     ledger_id: str
@@ -163,6 +177,7 @@ class TrialView:
     score: ScoreView | None = None
     void: VoidView | None = None
     review: ReviewView | None = None
+    usage: Sequence[UsageView] | None = None
 
     @property
     def state(self) -> TrialState:
@@ -196,6 +211,7 @@ class TrialLine:
     reward: float | None = None
     void_code: str | None = None
     review_code: str | None = None
+    usage: Sequence[UsageView] | None = None
 
 
 @dataclass(frozen=True, slots=True)
