@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,12 @@ class Driven:
 
 
 @contextlib.asynccontextmanager
-async def begun(ground: Yard, tmp_path: Path, arm: Arm, *steps: dict[str, Any], timer_s: int = 600, **script: Any) -> AsyncIterator[Driven]:
+async def begun(
+    ground: Yard, tmp_path: Path, arm: Arm, *steps: dict[str, Any], timer_s: int = 600, others: Sequence[dict[str, Any]] = (), **script: Any
+) -> AsyncIterator[Driven]:
     """A trial that is prepared as its gates would have left it, and whose server runs."""
     task = make_task(tmp_path, "task", instruction="do it\n")
-    practice = Practice.model_validate({"script": [{"step": list(steps), **script}]})
+    practice = Practice.model_validate({"script": [{"text": "do it", "step": list(steps), **script}, *others]})
     async with codex_trial(ground, task, arm, practice) as trial:
         await trial.agent.prepare(trial.env, await gates.survey(trial.env))
         exec_id = await trial.agent.create(replace(trial.env, timer_s=timer_s))
@@ -192,6 +194,20 @@ async def test_tool_calls_of_which_no_item_tells_are_progress(ground: Yard, tmp_
     async with begun(ground, tmp_path, arm, *steps) as driven:
         assert await driven.wait() == by()
         assert [(turn["acts"], turn["responses"]) for turn in await driven.log("turn_completed")][:3] == [(0, 2)] * 3
+
+
+async def test_a_sub_agents_commands_are_counted_apart(ground: Yard, tmp_path: Path) -> None:
+    def call(name: str, **arguments: Any) -> dict[str, Any]:
+        return {"call": {"name": name, "namespace": "collaboration", "arguments": arguments}}
+
+    spawn = call("spawn_agent", task_name="helper", message="please help", fork_turns="none")
+    helper = {"step": [count("helper"), {"say": "helped"}]}
+    steps = [spawn, call("wait_agent", timeout_ms=60_000), {"say": "all done"}]
+    async with begun(ground, tmp_path, codex_arm(model="gpt-6-sol"), *steps, others=[helper]) as driven:
+        assert await driven.wait() == by()
+        assert await driven.lines("/ran") == ["helper"]
+        (turn,), (counts,) = await driven.log("turn_completed"), await driven.log("rpc_counts")
+        assert (turn["commands"], turn["sub_acts"]) == (0, 1) and counts["sub_agents"] == 1
 
 
 async def test_a_token_budget_is_an_end_of_its_own(ground: Yard, tmp_path: Path) -> None:
