@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
+from marathond.flow import ways
 from marathond.ledger.verbs import admission
 from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_LEDGER
@@ -98,12 +99,13 @@ async def test_c14_the_real_key_is_in_no_container_log_artifact_ledger_or_file_o
 
 
 async def test_a_gateway_killed_in_the_middle_opens_its_listeners_again_and_nothing_is_admitted_meanwhile(
-    docker_host: str, tmp_path: Path
+    docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent asks, the gateway dies, a cell waits for it; it comes back, the agent asks through the same listener, the cell runs."""
     agent = WAIT + "ask 'Do it.'; touch /logs/agent/asked; wait_for /marathond/ctl/go\n"
     agent += "until ask 'Do it.' && [ $status = 200 ]; do sleep 0.2; done; touch /tmp/done"
     arms = {"sh": asking(agent), "later": asking("ask 'Do it.'; [ $status = 200 ] && touch /tmp/done")}
+    monkeypatch.setattr(ways, "ALIVE_MS", 6_000)  # three signs of life missed; else this test would wait for seven
     patient = task(tmp_path, agent_s=300.0)
     async with model_rig(docker_host, [patient], arms, SCRIPT, overrides={"campaign.arms": '["sh"]'}) as rig:
         await until_there(rig, run_dir(rig) / "logs/agent/asked")
