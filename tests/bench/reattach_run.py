@@ -85,7 +85,10 @@ class Lives:
         killer: asyncio.TimerHandle | None = None
         async with asyncio.timeout(LIFE_S):
             while not lines or not lines[-1].startswith("ended "):
-                lines.append((await self.nursery.stdout.readline()).decode().strip())
+                line = await self.nursery.stdout.readline()
+                if not line:
+                    raise RuntimeError("the process that forks lives has ended")
+                lines.append(line.decode().strip())
                 if lines[-1] == "connected" and delay_s is not None:
                     pid = int(lines[0].removeprefix("life "))  # the nursery's child until the nursery says that it ended
                     killer = asyncio.get_running_loop().call_later(delay_s, _kill, pid)

@@ -47,7 +47,13 @@ class Box:
     pid: int
     start_ticks: int
     traffic: list[Mapping[str, Any]] = field(default_factory=list)
-    """All that clients of :meth:`client` said and heard."""
+    """All that clients said and heard."""
+    clients: list[CodexClient] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """Every client that a test left, because it failed, say."""
+        for client in self.clients:
+            await client.aclose()
 
     @property
     def reach(self) -> Reach:
@@ -74,16 +80,17 @@ class Box:
         assert seen is not None
         return seen.pid
 
-    async def once(self, timeout_s: float = TIMEOUT_S) -> CodexClient:
+    async def once(self, timeout_s: float = TIMEOUT_S, **bounds: int) -> CodexClient:
         """Connected at the first try."""
-        return await connect(self.reach, sink=self.traffic.append, timeout_s=timeout_s)
+        self.clients.append(await connect(self.reach, sink=self.traffic.append, timeout_s=timeout_s, **bounds))
+        return self.clients[-1]
 
     async def client(self, **bounds: int) -> CodexClient:
         """Connected; a server that is still starting is waited for."""
         with anyio.fail_after(START_S):
             while True:
                 try:
-                    return await connect(self.reach, sink=self.traffic.append, timeout_s=TIMEOUT_S, **bounds)
+                    return await self.once(**bounds)
                 except ReachError as err:
                     if err.code not in NOT_YET:
                         raise
@@ -107,6 +114,7 @@ async def container(docker_host: str, mounts: tuple[Mount, ...] = ()) -> AsyncIt
         ticks = netns.start_ticks(seen.pid)
         assert ticks is not None
         box = Box(engine, made, seen.pid, ticks)
+        stack.push_async_callback(box.close)
         await box.shell(f"mkdir -p /app /codex-home && chown {UID}:{UID} /app /codex-home", user="0")
         yield box
 

@@ -70,6 +70,11 @@ class Memory:
         return found[-1] if found else None
 
 
+def say(*words: object) -> None:
+    """One line in one write: a kill leaves the whole of it or nothing."""
+    os.write(1, " ".join(map(str, words)).encode() + b"\n")
+
+
 class Watch:
     """The sink: counts messages, tells the starter which were under way, and ends the process at the one that was chosen."""
 
@@ -79,9 +84,9 @@ class Watch:
     def __call__(self, traffic: Mapping[str, Any]) -> None:
         self.seen += 1
         if traffic["way"] == "out":  # told before it is sent
-            print("sends", traffic["message"]["method"], flush=True)
+            say("sends", traffic["message"]["method"])
         elif "id" in traffic["message"]:
-            print("answered", flush=True)
+            say("answered")
         request = traffic["message"].get("method") if traffic["way"] == "out" else ""
         if self.job.die_at in (self.seen, request):
             if self.job.before:
@@ -93,7 +98,7 @@ async def live(job: Job) -> dict[str, Any]:
     """What is known of the job at its end."""
     memory = Memory(Path(job.log))
     client = await connect(job.reach, sink=Watch(job), timeout_s=TIMEOUT_S)
-    print("connected", flush=True)
+    say("connected")
     try:
         story = await take_over(client, job, memory)
         while not over(job, story):
@@ -117,18 +122,18 @@ async def take_over(client: CodexClient, job: Job, memory: Memory) -> Story:
     """A thread with its work begun exactly once, whatever an earlier life had done of it, and what is known of it."""
     attached = await reattach(client, memory.get("thread"), goals=job.goal, timeout_s=TIMEOUT_S)
     if attached is None or attached.ready is None:
-        print("attached", "to nothing" if attached is None else "to a thread without a beginning", flush=True)
+        say("attached", "to nothing" if attached is None else "to a thread without a beginning")
         ready = await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)
         memory.note(thread=ready.thread.id)
         story, goal, turn = Story(ready.thread.id), None, None
     else:
-        print("attached", "to a turn" if attached.running else "to an idle thread", flush=True)
+        say("attached", "to a turn" if attached.running else "to an idle thread")
         memory.note(thread=attached.thread_id)
         story, goal = Story(attached.thread_id), attached.goal
         await retell(client, attached, story, timeout_s=TIMEOUT_S)
         mark = memory.get("mark")
         turn = await accepted(client, attached, mark, TIMEOUT_S) if mark is not None else None
-    print("begun" if turn else "to begin", flush=True)
+    say("begun" if turn else "to begin")
     if job.goal and goal is None:
         active = GoalSet(thread_id=story.thread_id, objective="Finish the task.", status="active", origin="user")
         await client.request(active, TIMEOUT_S)
@@ -152,15 +157,15 @@ def nursery() -> None:
         if pid == 0:
             status = 1
             try:
-                print("life", os.getpid(), flush=True)
-                print("done", json.dumps(asyncio.run(live(Job.parse(line)))), flush=True)
+                say("life", os.getpid())
+                say("done", json.dumps(asyncio.run(live(Job.parse(line)))))
                 status = 0
             except BaseException:
                 traceback.print_exc()
                 raise
             finally:
                 os._exit(status)
-        print("ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        say("ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 if __name__ == "__main__":

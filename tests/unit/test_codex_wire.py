@@ -15,7 +15,7 @@ from marathond.agents.codex.client import CodexClient, Event
 from marathond.agents.codex.errors import ConnectionLost, ProtocolDrift, RpcError
 from marathond.agents.codex.messages import GoalGet, ItemEntry, LoadedList, TurnsList
 from marathond.agents.codex.notices import OnItemCompleted, OnTurnCompleted
-from marathond.agents.codex.shapes import parse
+from marathond.agents.codex.shapes import Turn, parse
 from marathond.agents.codex.story import Story
 
 pytestmark = pytest.mark.anyio
@@ -116,6 +116,15 @@ async def test_a_request_of_the_server_is_refused_with_its_own_id() -> None:
     await codex.aclose()
 
 
+async def test_what_a_server_invents_is_counted_within_bounds() -> None:
+    frames = [json.dumps({"method": f"new/{number}", "params": {"threadId": f"t{number}"}}) for number in range(1100)]
+    codex = CodexClient(Wire(*frames), lambda _: None, events_at_most=2000, event_bytes_at_most=1 << 20)
+    heard = [await codex.next_event() for _ in frames]
+    assert heard[-1].number == 1100 and heard[-1].thread_id == "t1099"
+    assert len(codex.counts.unknown) == 501 and codex.counts.unknown.total() == 1100 and len(codex.counts.by_thread) == 1000
+    await codex.aclose()
+
+
 async def test_a_log_that_cannot_be_written_ends_the_connection_with_its_own_words() -> None:
     def full(_: Mapping[str, Any]) -> None:
         raise OSError(28, "No space left on device")
@@ -152,9 +161,23 @@ def test_a_story_told_twice_and_out_of_order_counts_once() -> None:
         story.hear(event(2, "turn/completed", ended))
         story.hear(event(3, "turn/completed", other))
         story.tell_item(parse("thread/items/list", ItemEntry, {"turnId": "u1", "item": item}))
-        story.tell_turn(parse("turn", type(ended.turn), TURN))  # an older view
+        story.tell_turn(parse("turn", Turn, TURN))  # an older view
     assert story.ended() == {"completed": 1} and story.commands() == story.commands("u1") == 1 and story.running is None
     assert story.commands("u2") == 0
+
+
+def test_a_history_does_not_say_what_runs() -> None:
+    story = Story("t")
+    story.tell_turn(parse("turn", Turn, TURN))
+    story.tell_running(None)
+    assert story.open_ended and story.running is None and story.ended() == {"interrupted": 1}
+    story.tell_turn(parse("turn", Turn, TURN))  # called so while another runs
+    story.tell_running("u2")
+    assert story.open_ended and story.running is not None and story.running.id == "u2" and story.ended() == {"interrupted": 1}
+    story.tell_turn(parse("turn", Turn, {**TURN, "status": "interrupted", "completedAt": 2}))
+    story.tell_turn(parse("turn", Turn, {**TURN, "id": "u2", "status": "failed"}))
+    story.tell_running("u1")  # too late
+    assert not story.open_ended and story.running is None and story.ended() == {"interrupted": 1, "failed": 1}
 
 
 def test_an_item_without_what_its_type_needs_is_named() -> None:

@@ -2,13 +2,16 @@
 
 Owns the rule by which a new client learns what became of an old one's requests.  Must not know what a driver does with it.
 
-What codex 0.171 does (each line has a test that runs the real binary):
+What codex 0.171 does, as measured:
 
 * server, turn and goal go on without a client.  What was notified meanwhile is NOT repeated to the next one, except that ``thread/resume``
   is followed by one ``thread/goal/updated`` (the goal as it is).  Totals of tokens come with the next response of the model; for a thread
   that idles, ``ThreadResume(exclude_turns=False)`` is followed by one ``thread/tokenUsage/updated``, but its answer is the whole history;
 * turns and items are kept: ``thread/turns/list`` and ``thread/items/list`` tell all of them, also those of the running turn, an item from
   its end on.  So counts are not added up over connections but read again: :func:`turns` and :func:`items`, merged by id (``story``);
+* a turn that its server's end cut off has no ``completedAt`` in the history of the next server, and is called ``interrupted`` while the
+  thread idles, ``inProgress`` while another turn runs; an active goal goes on there by itself.  A turn that has just begun may be called
+  either, too.  So a history never says what runs: :func:`running` does, and events do;
 * a request whose client died before the answer is carried out or dropped, about half of each; the server never carries one out twice, but
   it does not recognise a repetition either: two ``turn/start`` with one ``client_user_message_id`` are two messages;
 * a message that meets a request to the model makes codex drop that request's answer and ask again with the message: the tokens are billed
@@ -61,6 +64,7 @@ from marathond.agents.codex.story import Story
 
 _POLL_S = 0.02
 _POLL_AT_MOST_S = 1.0
+_SETTLE_S = 1.0
 _RESPONSES_AT_MOST = 4
 """Of the model, heard while a message is looked for, after which it was never taken: the first may have been asked for before the message
 came, and before the second it is recorded; the rest is room for compactions, which take nothing along."""
@@ -109,16 +113,18 @@ async def reattach(client: CodexClient, thread_id: str | None, *, goals: bool, t
 
 async def _join(client: CodexClient, thread_id: str, deadline: float) -> tuple[ThreadReady | None, str | None]:
     while True:
-        turn = await running(client, thread_id, _left(deadline))
         try:
-            return await client.request(ThreadResume(thread_id=thread_id), _left(deadline)), turn
+            ready = await client.request(ThreadResume(thread_id=thread_id), _left(deadline))
         except RpcError:
-            if turn is None:
+            if await running(client, thread_id, _left(deadline)) is None:
                 if not await _is_loaded(client, thread_id, deadline):
                     raise
                 return None, None
-        # A thread has no rollout before its first message is recorded: with a turn in flight that is a matter of moments.
-        await asyncio.sleep(_POLL_S)
+            # A thread has no rollout before its first message is recorded: with a turn in flight that is a matter of moments.
+            await asyncio.sleep(_POLL_S)
+            continue
+        # Asked for once this connection hears of the thread: what ends or begins after this is notified.
+        return ready, await running(client, thread_id, _left(deadline))
 
 
 async def _join_sub_agents(client: CodexClient, deadline: float) -> tuple[str, ...]:
@@ -253,11 +259,21 @@ def _left(deadline: float) -> float:
 
 
 async def retell(client: CodexClient, attached: Attached, story: Story, *, timeout_s: float) -> None:
-    """Give ``story`` everything that the server keeps of the thread.  ``timeout_s`` for each page."""
+    """Give ``story`` everything that the server keeps of the thread.  ``timeout_s`` for each request.
+
+    A turn without an end that does not run is looked at again for a second: it may end or begin this moment.  What stays so was cut off
+    with an earlier server, and is told as interrupted, ``completed_at`` None.
+    """
     story.goal = attached.goal
     if attached.ready is None:
         return
-    async for turn in turns(client, attached.thread_id, timeout_s=timeout_s):
-        story.tell_turn(turn)
+    settled_at = time.monotonic() + _SETTLE_S
+    while True:
+        async for turn in turns(client, attached.thread_id, timeout_s=timeout_s):
+            story.tell_turn(turn)
+        story.tell_running(await running(client, attached.thread_id, timeout_s))
+        if not story.open_ended or time.monotonic() > settled_at:
+            break
+        await asyncio.sleep(_POLL_S)
     async for entry in items(client, attached.thread_id, timeout_s=timeout_s):
         story.tell_item(entry)

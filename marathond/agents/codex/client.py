@@ -32,6 +32,9 @@ from marathond.agents.codex.shapes import parse
 EVENTS_AT_MOST = 20_000
 EVENT_BYTES_AT_MOST = 256 << 20
 WARNINGS_KEPT = 200
+METHODS_KEPT = 500
+"""Names of methods that are counted one by one; a server that invents more of them is counted under ``OTHERS``."""
+OTHERS = "…"
 THREADS_KEPT = 1000
 _CLIENT = ClientInfo(name="marathond", version="1")
 
@@ -234,7 +237,7 @@ class CodexClient:
                     self.counts.errors[waiting[0]] += 1
                     waiting[1].set_exception(RpcError(waiting[0], code, message, data))
             case wire.Asked(method=method) as asked:
-                self.counts.refused[method] += 1
+                _count_one(self.counts.refused, method)
                 await self._send(wire.refusal(asked))
             case wire.Heard(method, params):
                 self._hear(method, params, len(text))
@@ -253,11 +256,11 @@ class CodexClient:
 
     def _count(self, method: str, body: Known | None, thread_id: str | None) -> None:
         counts = self.counts
-        counts.notifications[method] += 1
+        _count_one(counts.notifications, method)
         if body is None:
-            counts.unknown[method] += 1
+            _count_one(counts.unknown, method)
         if thread_id is not None and (thread_id in counts.by_thread or len(counts.by_thread) < THREADS_KEPT):
-            counts.by_thread.setdefault(thread_id, Counter())[method] += 1
+            _count_one(counts.by_thread.setdefault(thread_id, Counter()), method)
         match body:
             case OnItemCompleted(item=item) | OnItemStarted(item=item) if item.agent_thread_id is not None:
                 if item.agent_thread_id in counts.sub_agents or len(counts.sub_agents) < THREADS_KEPT:
@@ -266,6 +269,10 @@ class CodexClient:
                 counts.warnings.append(text[:2000])
             case _:
                 pass
+
+
+def _count_one(counter: Counter[str], method: str) -> None:
+    counter[method if method in counter or len(counter) < METHODS_KEPT else OTHERS] += 1
 
 
 def _thread_of(params: Mapping[str, Any]) -> str | None:

@@ -59,8 +59,25 @@ class Story:
     def tell_turn(self, turn: Turn) -> None:
         """Take a turn; an end that is known is never taken back by an older view of the turn."""
         known = self.turns.get(turn.id)
-        if known is None or known.status == "inProgress":
+        if known is None or not _has_ended(known):
             self.turns[turn.id] = turn
+
+    def tell_running(self, turn_id: str | None) -> None:
+        """This turn is in flight, None: none is, whatever a history says of turns that end nowhere: the others were cut off."""
+        if turn_id is not None and turn_id not in self.turns:
+            self.turns[turn_id] = Turn(
+                id=turn_id,
+                status="inProgress",
+                error=None,
+                items=[],
+                items_view="notLoaded",
+                started_at=None,
+                completed_at=None,
+                duration_ms=None,
+            )
+        for turn in list(self.turns.values()):
+            if not _has_ended(turn):
+                self.turns[turn.id] = turn.model_copy(update={"status": "inProgress" if turn.id == turn_id else "interrupted"})
 
     def tell_item(self, entry: ItemEntry) -> None:
         self._item(entry.turn_id, entry.item)
@@ -71,6 +88,11 @@ class Story:
     @property
     def running(self) -> Turn | None:
         return next((turn for turn in reversed(self.turns.values()) if turn.status == "inProgress"), None)
+
+    @property
+    def open_ended(self) -> bool:
+        """A turn that does not run has no end."""
+        return any(turn.status == "interrupted" and not _has_ended(turn) for turn in self.turns.values())
 
     def ended(self) -> Counter[str]:
         """Turns that ended, by status."""
@@ -87,3 +109,8 @@ class Story:
         if turn_id is not None:
             return list(self.items.get(turn_id, {}).values())
         return [item for turn in self.items.values() for item in turn.values()]
+
+
+def _has_ended(turn: Turn) -> bool:
+    """For good.  A history calls a turn without an end inProgress or interrupted, be it cut off with its server or begun a moment ago."""
+    return turn.status != "inProgress" and not (turn.status == "interrupted" and turn.completed_at is None)

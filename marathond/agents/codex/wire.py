@@ -15,6 +15,7 @@ from marathond.agents.codex.errors import ProtocolDrift
 
 FRAME_BYTES_AT_MOST = 64 << 20
 """Of one incoming frame; 0.171 was seen to send 5 MB."""
+METHOD_CHARACTERS_AT_MOST = 200
 NOT_SUPPORTED = -32601
 
 
@@ -90,15 +91,15 @@ def read(raw: Mapping[str, Any]) -> Message:
     """
     if "method" in raw:
         method = raw["method"]
-        if not isinstance(method, str):
-            raise ProtocolDrift("frame", "method", "expected a text")
+        if not isinstance(method, str) or len(method) > METHOD_CHARACTERS_AT_MOST:
+            raise ProtocolDrift("frame", "method", f"expected a text of at most {METHOD_CHARACTERS_AT_MOST} characters")
         params = {} if raw.get("params") is None else raw["params"]
         if not isinstance(params, dict):
-            raise ProtocolDrift(method[:200], "params", "expected an object")
+            raise ProtocolDrift(method, "params", "expected an object")
         if "id" not in raw:
             return Heard(method, params)
         if not isinstance(raw["id"], int | str):
-            raise ProtocolDrift(method[:200], "id", "expected a number or a text")
+            raise ProtocolDrift(method, "id", "expected a number or a text")
         return Asked(raw["id"], method, params)
     number = raw.get("id")
     if not isinstance(number, int) or isinstance(number, bool):
