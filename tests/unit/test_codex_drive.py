@@ -104,6 +104,12 @@ def test_usage_limits_fail_at_once() -> None:
         assert isinstance(action, Fail) and action.code == "usage_limit"
 
 
+@pytest.mark.parametrize("status", ["usageLimited", "budgetLimited"])
+def test_c18_a_limit_that_nobody_met_was_set_by_the_agent(status: str) -> None:
+    """Its shell reaches its own control socket: no other attempt for it, and no budget that the arm does not have."""
+    assert goal_after(goal(status), over("1")) == End(EndedBy.AGENT, f"goal {status} by nobody of us")
+
+
 @pytest.mark.parametrize("word", sorted(drive.OWN_ERRORS))
 def test_what_the_agent_brought_about_is_its_own_end(word: str) -> None:
     assert after(over("1", "failed", info=word)) == End(EndedBy.AGENT, word)
@@ -120,7 +126,8 @@ def test_a_goal_ends_when_no_turn_is_in_flight() -> None:
     assert goal_after(goal("complete")) == Listen()
     assert goal_after(goal("complete"), over("1")) == End(EndedBy.AGENT, "goal complete")
     assert goal_after(goal("complete"), over("1", "failed")) == End(EndedBy.AGENT, "goal complete")
-    assert goal_after(over("1"), goal("budgetLimited")) == End(EndedBy.TOKEN_BUDGET, "goal budgetLimited")
+    budget = arm(drive=Drive.GOAL, token_budget=1)
+    assert goal_after(over("1"), goal("budgetLimited"), codex=budget) == End(EndedBy.TOKEN_BUDGET, "goal budgetLimited")
     assert goal_after(goal("paused"), over("1")) == End(EndedBy.AGENT, "goal paused by nobody of us")
     assert goal_after(goal("cleared"), over("1")) == End(EndedBy.AGENT, "goal cleared by nobody of us")
     assert goal_after(over("1")) == Listen(resting=True)

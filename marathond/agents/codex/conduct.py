@@ -30,6 +30,7 @@ from marathond.agents.codex.notices import (
     OnGoalCleared,
     OnGoalUpdated,
     OnItemCompleted,
+    OnItemStarted,
     OnRerouted,
     OnTokenUsage,
     OnTurnCompleted,
@@ -37,7 +38,7 @@ from marathond.agents.codex.notices import (
     OnWarning,
 )
 from marathond.agents.codex.reach import Reach
-from marathond.agents.codex.shapes import Goal, Turn
+from marathond.agents.codex.shapes import COMMAND, Goal, Turn
 from marathond.agents.codex.story import Story
 from marathond.agents.codex.transcript import NAME, Transcript
 from marathond.core.errors import GateFailed
@@ -55,6 +56,8 @@ RETRY_FIRST_S, RETRY_AT_MOST_S = 0.1, 5.0
 QUIET_S = 8.0
 WARNINGS_LOGGED = 50
 GOAL_CHANGES_LOGGED = 20_000
+SUB_AGENT = "subAgent"
+"""In the log, for whatever a sub-agent did."""
 
 
 class Run:
@@ -293,7 +296,7 @@ class Run:
     async def _end(self, client: CodexClient, by: EndedBy, why: str, *, quiet: bool) -> AgentEnd:
         state = self.state
         if state.ended is None:
-            if not state.commands:
+            if not state.commands and COMMAND not in state.acted:
                 await self.note("no_commands", acts=state.acts, sub_acts=self.sub_acts.total(), turns=state.turns)
             await self.note("ended", by=by.value, why=why)
         if quiet:
@@ -326,6 +329,8 @@ class Run:
             case OnWarning(message=text) | OnConfigWarning(summary=text):
                 if self.state.warnings < WARNINGS_LOGGED:
                     await self.note("warning", text=text[:1000], sidecar=bool(drive.SIDECAR_WORDS.search(text)))
+            case OnItemStarted(item=item) if drive.acts({item.type: 1}):
+                await self._acted(item.type if event.thread_id == self.state.thread_id else SUB_AGENT)
             case OnItemCompleted(item=item) if event.thread_id != self.state.thread_id:
                 self.sub_acts[item.type] += drive.acts({item.type: 1})
             case OnTokenUsage(turn_id=turn_id) if event.thread_id == self.state.thread_id:
@@ -349,6 +354,11 @@ class Run:
                 await self._goal(None)
             case _:
                 pass
+
+    async def _acted(self, kind: str) -> None:
+        """Written down when it begins: a command may end the server that would tell of its end, or outlast its turn."""
+        if kind not in self.state.acted:
+            await self.note("acted", type=kind)
 
     async def _goal(self, goal: Goal | None) -> None:
         """A change of its status; the pending intention to set it active is answered by its answer, not by what was on its way."""
@@ -390,7 +400,7 @@ class Run:
             heard=turn.id in self._begun_here,
         )
         self._begun_here.discard(turn.id)
-        if not state.acts and not self.sub_acts and not state.evidence and (line := await self._sidecar_line()):
+        if not state.has_acted and not self.sub_acts and not state.evidence and (line := await self._sidecar_line()):
             await self.note("stderr", line=line)
         if turn.status == "completed" and not acts and not said:
             await self.note("silent_turn", turn_id=turn.id)
@@ -404,5 +414,5 @@ class Run:
             return AgentEnd(None, "driver", self.state.ended)
         line = await to_thread.run_sync(server.last_line, self.env)
         await self.note("server_ended", exit_code=exit_code, stderr=line)
-        acted = bool(self.state.acts or drive.acts(self.story.done()))
+        acted = bool(self.state.has_acted or drive.acts(self.story.done()))
         return await server.ended(self.env, self.state, exit_code, acted=acted)

@@ -16,6 +16,7 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``turn_completed`` {turn_id, status, cause, info, message, commands, acts, sub_acts, said, responses, duration_ms, heard}: ``info`` codex's
                    word for an error; ``acts`` items that did something, ``sub_acts`` sub-agents' so far; ``responses`` of the model;
                    ``heard``: from its start to its end by one connection; ``cause``: first, retry, unblock, goal (codex went on by itself)
+``acted``          {type}: the first item of that type that does something began; ``subAgent``: one of a sub-agent's
 ``goal``           {status, tokens_used}: each change; ``cleared`` when there is none any more
 ``unblock``        {n, cause: model|infra|stalled, pause_s}: a goal is about to be set active again
 ``stalled``        {goal}: an active goal that codex does not continue
@@ -38,14 +39,15 @@ What a turn's end means, alike for every arm:
 
 * ``failed``: the infrastructure, whatever the goal's status says (codex sets ``blocked`` then): taken up again ``infra_retries`` times per
   trial, after a pause that grows; by ``Continue.`` or by setting the goal active (fault a05).  After that ``model_failed``;
-* ``failed`` by a used-up quota: ``usage_limit`` at once;
+* ``failed`` by a used-up quota: ``usage_limit`` at once; a goal that is ``usageLimited`` without one, or ``budgetLimited`` without a budget,
+  was made so by the agent's shell: its own end;
 * ``failed`` by what the agent itself brought about or the provider refuses by policy (:data:`OWN_ERRORS`: its context is too large even
   after compaction, say): the agent's own end, for a repetition would end alike;
 * ``interrupted`` by nobody of us: the agent's shell can reach its own control socket: its own end.  So is a goal that is paused or cleared;
 * ``completed``, goal blocked: the model's word; resumed only by an arm with an operator.  A goal that is complete is never resumed.
 
-Zero acts so far at a turn's end, and a word from codex about its sidecar: the tools are dead, ``dead_agent``.  Without that word nothing of
-the kind is concluded, and the end is the agent's own.
+No act so far at a turn's end, not even one that only began, and a word from codex about its sidecar: the tools are dead, ``dead_agent``.
+Without that word nothing of the kind is concluded, and the end is the agent's own.
 
 A goal makes no progress while turns complete without an act in a single response.  A second response means that the model called a tool,
 also one of which no item tells (waiting for a sub-agent, a script without a command).  Turns that were not heard whole do not count.
@@ -137,6 +139,8 @@ class State:
     commands: int = 0
     acts: int = 0
     sub_acts: int = 0
+    acted: set[str] = field(default_factory=set)
+    """Types of items that do something and were seen to begin: what still runs, or ended the server itself, never ends as an item."""
     evidence: str = ""
     """Codex's own word about its sidecar."""
     warnings: int = 0
@@ -148,6 +152,11 @@ class State:
     @property
     def turns(self) -> int:
         return len(self.over)
+
+    @property
+    def has_acted(self) -> bool:
+        """Whether anything was done at all, or begun."""
+        return bool(self.acts or self.sub_acts or self.acted)
 
     def apply(self, kind: str, detail: Mapping[str, Any]) -> None:
         """Take one entry.  Kinds that decide nothing are passed over."""
@@ -179,6 +188,8 @@ class State:
                 self.in_flight = detail["turn_id"] if detail["turn_id"] not in self.over else self.in_flight
             case "turn_completed":
                 self._complete(detail)
+            case "acted":
+                self.acted.add(detail["type"])
             case "goal":
                 self.goal, self.goal_seen = detail["status"], True
                 if self.goal == "active":
@@ -316,7 +327,7 @@ def decide(state: State, codex: CodexArm) -> Action:
         return Listen(resting=True)
     if state.last is None:
         return Fail("driver_failed", "codex accepted the first message and began no turn")
-    if state.last.status == "completed" and not state.acts and not state.sub_acts and state.evidence:
+    if state.last.status == "completed" and not state.has_acted and state.evidence:
         return Fail("dead_agent", f"no command ran, and codex says: {state.evidence[:500]}")
     return _after_turn(state, state.last, codex)
 
@@ -324,15 +335,15 @@ def decide(state: State, codex: CodexArm) -> Action:
 def _after_turn(state: State, last: TurnEnd, codex: CodexArm) -> Action:
     """A turn ended and nothing is in flight."""
     goal = codex.drive is Drive.GOAL
-    if last.info in USAGE or (goal and state.goal == "usageLimited"):
+    if last.info in USAGE or (goal and state.goal == "usageLimited" and last.status == "failed"):
         return Fail("usage_limit", last.message or "the goal is usageLimited")
     if goal:
         match state.goal:
             case "complete":
                 return End(EndedBy.AGENT, "goal complete")
-            case "budgetLimited":
+            case "budgetLimited" if codex.token_budget is not None:
                 return End(EndedBy.TOKEN_BUDGET, "goal budgetLimited")
-            case "paused" | "cleared" as status:
+            case "paused" | "cleared" | "usageLimited" | "budgetLimited" as status:
                 return End(EndedBy.AGENT, f"goal {status} by nobody of us")
             case _:
                 pass

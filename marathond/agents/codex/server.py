@@ -19,8 +19,8 @@ from marathond.ports.engine import ExecSpec
 
 NAME, OUTPUT_NAME, STATUS_NAME = "marathond-agent", "codex-server.txt", "exit-status"
 OUTPUT, STATUS = f"/logs/agent/{OUTPUT_NAME}", f"{gates.CTL}/{STATUS_NAME}"
-SIGNALS = frozenset({129, 130, 131, 137, 143})
-"""Exit codes of a server that somebody ended: HUP, INT, QUIT, KILL, TERM."""
+TOLD = frozenset({0, *range(129, 193)})
+"""Exit codes of a server that was told to end: 0 after INT or TERM, else 128 and the signal; nobody can tell a crash from `kill -ABRT`."""
 ENGINE_PAUSE_S = 1.0
 FORGOTTEN_POLL_S = 2.0
 """How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
@@ -59,13 +59,13 @@ async def ended(env: Environment, state: drive.State, exit_code: int | None, *, 
     Otherwise, once the agent had run a command, it had the means, and so had what it started: its own end, graded as it is (a void would be
     a free second try for whoever kills its own harness).  Before that only codex itself ran there: infrastructure.
 
-    :param acted: whether an item did something, heard in this life or written down before.
+    :param acted: whether an item that does something began, heard in this life or written down before.
     :raises GateFailed: ``driver_failed`` with the server's last line.
     """
     line = await to_thread.run_sync(last_line, env)
     info = await patiently(lambda: env.engine.inspect_container(env.container_id))
     timer = await to_thread.run_sync(gates.tail, env.run_dir.ctl / STATUS_NAME, 16) == "timer"
-    if info is None or not info.running or timer or state.halted or (exit_code in SIGNALS and acted):
+    if info is None or not info.running or timer or state.halted or (exit_code in TOLD and acted):
         return AgentEnd(exit_code, "exec")
     raise GateFailed("driver_failed", f"codex app-server exited {exit_code}: {line or 'no output'}"[:2000])
 
