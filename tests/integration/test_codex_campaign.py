@@ -204,6 +204,11 @@ async def test_a_daemon_killed_in_mid_turn_takes_its_agents_over(docker_host: st
             folder = rig.one("SELECT folder FROM artifact_export WHERE trial_id = ?", number)
             (ran,) = (rig.root / "out" / folder).rglob("artifacts/ran")
             assert ran.read_text().split() == ["one", "begun", "gone", "two"]
+            receipt = json.loads(rig.one("SELECT receipt_json FROM receipt WHERE trial_id = ?", number))
+            assert receipt["rpc"]["reattached"] >= 1 and receipt["rpc"]["connections"] >= 2
+            assert receipt["turns"]["commands"] == 3 and receipt["tokens"]["explained"] is True and receipt["remarks"] == []
+            drawn = json.loads((rig.root / "out" / folder / "agent" / "trajectory.json").read_text())
+            assert sum(len(step.get("extra", {}).get("commands", ())) for step in drawn["steps"]) == 3
         assert rig.sql("SELECT ended_by, exit_source FROM trial_agent") == [("agent", "driver")] * 2
         intended = "SELECT trial_id, count(*) FROM agent_event WHERE kind = 'turn_intended' GROUP BY trial_id"
         assert sorted(rig.sql(intended)) == [(1, 1), (2, 1)]

@@ -132,6 +132,29 @@ def test_what_is_no_database_is_said_in_sqlites_words(tmp_path: Path, content: b
     assert (found.check == "ok") is (content == b"") and found.tables == 0
 
 
+def test_a_databases_name_chooses_nothing(tmp_path: Path) -> None:
+    """It could be a URI that leads elsewhere, with another mode."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
+        ledger.execute("CREATE TABLE secret (x)")
+    odd = ["%2e%2e%2fledger.db?mode=rw&x=.sqlite", "new?mode=rwc&x=.sqlite", "a#b.sqlite"]
+    for name in odd:
+        (home / name).write_bytes(b"no database")
+    found = databases.look(home, tmp_path / "scratch")
+    assert sorted(each.name for each in found) == sorted(odd)
+    assert {(each.tables, each.check) for each in found} == {(0, "DatabaseError: file is not a database")}
+
+
+def test_a_look_is_bounded_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    abandoned(home / "x.sqlite", range(200_000))
+    monkeypatch.setattr(databases, "LOOKS_S", 0.0)
+    monkeypatch.setattr(databases, "_STEPS", 1)
+    assert [each.check for each in databases.look(home, tmp_path / "scratch")] == [databases.TOO_LARGE]
+
+
 # ---- copies
 
 

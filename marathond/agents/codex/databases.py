@@ -12,17 +12,20 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 SUFFIX, LOG_SUFFIX = ".sqlite", "-wal"
 AT_MOST = 50
-LOOK_S = 5.0
+LOOK_S, LOOKS_S = 5.0, 20.0
+"""For one database, and for all of a trial."""
+TOO_LARGE = "not looked through in time"
 _STEPS = 10_000
 """Of SQLite's machine between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """``check``: ``ok``, or what is wrong in SQLite's words.  ``tables``: how many it has, its log included."""
+    """``check``: ``ok``, :data:`TOO_LARGE`, or what is wrong in SQLite's words.  ``tables``: how many it has, its log included."""
 
     name: str
     size_bytes: int
@@ -42,26 +45,28 @@ def look(folder: Path, scratch: Path) -> list[Database]:
         return []
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
+    until = time.monotonic() + LOOKS_S
     try:
-        return [_look(path, scratch) for path in found]
+        # Under names of ours: SQLite is given a URI, and theirs may hold anything.
+        return [_look(path, scratch / f"{number}{SUFFIX}", until) for number, path in enumerate(found)]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _look(path: Path, scratch: Path) -> Database:
+def _look(path: Path, here: Path, until: float) -> Database:
     log = path.with_name(path.name + LOG_SUFFIX)
     log_bytes = log.stat().st_size if log.exists() else 0
-    for each in (path, log):
-        with suppress(FileNotFoundError):
-            os.link(each, scratch / each.name)
+    os.link(path, here)
+    with suppress(FileNotFoundError):
+        os.link(log, here.with_name(here.name + LOG_SUFFIX))
+    until = min(until, time.monotonic() + LOOK_S)
     tables, check = 0, "ok"
     try:
-        with closing(sqlite3.connect(f"file:{scratch / path.name}?mode=ro", uri=True, timeout=1)) as connection:
-            until = time.monotonic() + LOOK_S
+        with closing(sqlite3.connect(f"file:{quote(str(here))}?mode=ro", uri=True, timeout=1)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
             connection.execute("PRAGMA cell_size_check = ON")
             tables = int(connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").fetchone()[0])
             check = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])[:300]
     except sqlite3.Error as error:
-        check = f"{type(error).__name__}: {error}"[:300]
+        check = TOO_LARGE if time.monotonic() > until else f"{type(error).__name__}: {error}"[:300]
     return Database(path.name, path.stat().st_size, log_bytes, tables, check)

@@ -43,7 +43,7 @@ from marathond.agents.codex.rollout_shapes import (
 )
 
 LINE_BYTES_AT_MOST = 16 << 20
-BYTES_AT_MOST = 256 << 20
+BYTES_AT_MOST = 128 << 20
 """Of all rollouts of a trial together."""
 THREADS_AT_MOST = 500
 UNKNOWN_AT_MOST = 50

@@ -14,7 +14,7 @@ from typing import Any
 from marathond import __version__
 from marathond.agents.codex.account import Account
 from marathond.agents.codex.atif import Made
-from marathond.agents.codex.databases import Database
+from marathond.agents.codex.databases import TOO_LARGE, Database
 from marathond.agents.codex.rollout import Called, Ran, Rollout, TurnBegan, TurnEnded, sha256
 from marathond.agents.codex.rollout_shapes import Tokens
 from marathond.agents.codex.traffic import Traffic
@@ -345,7 +345,7 @@ def _remarks(data: dict[str, Any]) -> list[Remark]:
     incomplete = [f"{each['path']}: {each['why']}" for each in kept["left_out"]]
     if kept["unreadable"]:
         incomplete.append(f"{kept['unreadable']} lines of rollouts are unreadable, the first: {kept['first_unreadable']}")
-    incomplete += [f"{each['name']}: {each['check']}" for each in kept["databases"] if each["check"] != "ok"]
+    incomplete += [f"{each['name']}: {each['check']}" for each in kept["databases"] if each["check"] not in ("ok", TOO_LARGE)]
     if data["thread_id"] and turns["by_status"] and not kept["rollouts"]:
         incomplete.append("no rollout was left")
     if incomplete:
