@@ -6,6 +6,7 @@ Must not know how an agent is driven.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import anyio
@@ -28,6 +29,7 @@ SESSION = "agent session"
 """Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
 TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
+SETTLE_S, SETTLE_POLL_S = 5.0, 0.2
 BUDGET_LOOK_S = 5.0
 """How often a trial's spending is compared with its cap."""
 
@@ -55,6 +57,17 @@ async def _know(world: World) -> None:
         await world.caught_up()
 
 
+async def _answered(world: World, trial_id: int) -> bool:
+    """Whether the agent's model has answered by now; the gateway tells the end of a request that its client's death cut within a moment."""
+    until_ms = world.clock.mono_ms() + int(SETTLE_S * 1000)
+    while True:
+        await _know(world)
+        answered, unended = await world.ledger.read(usage.answers, trial_id)
+        if answered or not unended or world.clock.mono_ms() >= until_ms:
+            return answered > 0
+        await anyio.sleep(SETTLE_POLL_S)
+
+
 async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
     """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
     assert context.agent is not None and context.container is not None and context.container.docker_id is not None
@@ -71,6 +84,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
         LedgerLog(world, context.trial_id),
         seen.pid if seen is not None and seen.running else 0,
         await ways.start_ticks(world, seen) if agent.needs_model and seen is not None and seen.running else 0,
+        model_answered=functools.partial(_answered, world, context.trial_id) if world.fixed.gateway is not None else None,
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
     if row.exec_id is not None:

@@ -20,7 +20,7 @@ Obligations of every implementation:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,7 +94,8 @@ class Environment:
     """A container that is up.  ``timer_s`` ends the agent by itself when no daemon does; None: no limit.
 
     ``pid`` and ``start_ticks``: the container's first process as the host numbers it.  ``model``: for the agent, ``gate_model``: for its
-    gates, both None where the kind needs none, or where the agent was started already (the keys are not kept).
+    gates, both None where the kind needs none, or where the agent was started already (the keys are not kept).  ``model_answered``: whether
+    the agent's model has answered at all, by the gateway's word; None where there is no gateway.
     """
 
     engine: Engine
@@ -109,6 +110,7 @@ class Environment:
     timer_s: int | None = None
     model: ModelAccess | None = None
     gate_model: ModelAccess | None = None
+    model_answered: Callable[[], Awaitable[bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ What a turn's end means, alike for every arm:
 
 * ``failed``: the infrastructure, whatever the goal's status says (codex sets ``blocked`` then): taken up again ``infra_retries`` times per
   trial, after a pause that grows; by ``Continue.`` or by setting the goal active (fault a05).  After that ``model_failed``;
-* ``failed`` by a used-up quota: ``usage_limit`` at once; a goal that is ``usageLimited`` without one, or ``budgetLimited`` without a budget,
-  was made so by the agent's shell: its own end;
+* ``failed`` by a used-up quota: ``usage_limit`` at once; a goal that is ``usageLimited`` without one, or ``budgetLimited`` without a
+  budget, was made so by the agent's shell: its own end;
 * ``failed`` by what the agent itself brought about or the provider refuses by policy (:data:`OWN_ERRORS`: its context is too large even
   after compaction, say): the agent's own end, for a repetition would end alike;
 * ``interrupted`` by nobody of us: the agent's shell can reach its own control socket: its own end.  So is a goal that is paused or cleared;

@@ -57,7 +57,8 @@ async def ended(env: Environment, state: drive.State, exit_code: int | None, *, 
 
     Signals cannot be told apart by their sender.  A container that is gone is the flow's to judge; the container's own timer leaves a word.
     Otherwise, once the agent had run a command, it had the means, and so had what it started: its own end, graded as it is (a void would be
-    a free second try for whoever kills its own harness).  Before that only codex itself ran there: infrastructure.
+    a free second try for whoever kills its own harness).  So it is once its model had answered: of a command that kills the server at once
+    nothing is heard.  Before that only codex itself ran there: infrastructure.
 
     :param acted: whether an item that does something began, heard in this life or written down before.
     :raises GateFailed: ``driver_failed`` with the server's last line.
@@ -65,9 +66,13 @@ async def ended(env: Environment, state: drive.State, exit_code: int | None, *, 
     line = await to_thread.run_sync(last_line, env)
     info = await patiently(lambda: env.engine.inspect_container(env.container_id))
     timer = await to_thread.run_sync(gates.tail, env.run_dir.ctl / STATUS_NAME, 16) == "timer"
-    if info is None or not info.running or timer or state.halted or (exit_code in TOLD and acted):
+    if info is None or not info.running or timer or state.halted or (exit_code in TOLD and (acted or await _answered(env))):
         return AgentEnd(exit_code, "exec")
     raise GateFailed("driver_failed", f"codex app-server exited {exit_code}: {line or 'no output'}"[:2000])
+
+
+async def _answered(env: Environment) -> bool:
+    return env.model_answered is not None and await env.model_answered()
 
 
 def last_line(env: Environment) -> str:

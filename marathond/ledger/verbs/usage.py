@@ -339,6 +339,18 @@ def held_ms(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int) -> int:
     return union_ms(((row[0], row[1]) for row in rows.fetchall()), now_mono_ms)
 
 
+def answers(c: sqlite3.Connection, trial_id: int) -> tuple[int, int]:
+    """Requests of the trial's agent that the provider answered, whole or cut, and requests whose end is not known yet."""
+    row = one(
+        c,
+        """SELECT count(*) FILTER (WHERE status = 200), count(*) FILTER (WHERE ended_at_ms IS NULL) FROM model_request
+           WHERE trial_id = ? AND account = 'agent'""",
+        (trial_id,),
+    )
+    answered, unended = must(row, "counts")
+    return int(answered), int(unended)
+
+
 def outcomes(c: sqlite3.Connection, campaign_id: int) -> list[Outcome]:
     """Of the campaign's agents, by trial; few rows for each."""
     rows = c.execute(
