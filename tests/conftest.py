@@ -6,15 +6,17 @@ import os
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from marathond.demo.docker_http import DEFAULT_SOCKET, why_silent
 from marathond.demo.host import SetupError
 from tests.support.harbor_env import harbor_env
 
-# How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile("no_deadline", deadline=None)
-settings.load_profile("no_deadline")
+# How long an example takes says how busy the machine is, and nothing about the code; and examples by chance fail by chance: every run has
+# the same ones.  `HYPOTHESIS_PROFILE=search` looks for new ones.
+settings.register_profile("repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", parent=settings.get_profile("repeatable"), derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 

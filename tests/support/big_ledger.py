@@ -138,7 +138,8 @@ _CHECKS = {
     "trial does not repeat its agent": """SELECT count(*) FROM trial t WHERE budget_ended IS NOT
         (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent a WHERE a.trial_id = t.trial_id)""",
     "trial does not repeat its usage": """SELECT count(*) FROM trial t WHERE (cost_nusd, priced, cut) IS NOT
-        (SELECT cost_nusd, priced, cut FROM trial_cost u WHERE u.trial_id = t.trial_id)""",
+        (SELECT coalesce(max(u.cost_nusd), 0), coalesce(max(u.priced), 0), coalesce(max(u.cut), 0)
+         FROM trial_cost u WHERE u.trial_id = t.trial_id)""",
     "review without open review": """SELECT count(*) FROM trial t WHERE (state = 'review') <> EXISTS
         (SELECT 1 FROM review r WHERE r.trial_id = t.trial_id AND decided_at_ms IS NULL)""",
     "claim gone before its trial rests": """SELECT count(*) FROM trial JOIN claim USING (claim_id)

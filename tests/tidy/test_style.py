@@ -23,6 +23,6 @@ BIN = Path(sys.executable).parent
 )
 def test_tool_has_nothing_to_say(argv: list[str]) -> None:
     done = subprocess.run(
-        [str(BIN / argv[0]), *argv[1:]], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280, check=False
+        [str(BIN / argv[0]), *argv[1:]], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=580, check=False
     )
     assert done.returncode == 0, f"{' '.join(argv)} exits {done.returncode}\n{done.stdout}{done.stderr}"
