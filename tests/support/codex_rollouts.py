@@ -1,4 +1,4 @@
-"""Recorded rollouts of a real codex 0.171 (tests/data/rollouts: instructions shortened, nothing else made up), and made-up ones."""
+"""Recorded rollouts of a real codex 0.171 (tests/data/rollouts: instructions shortened, the main agent called /main), and made-up ones."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_sub_agents_are_told_apart(tmp_path: Path) -> None:
     one, _ = made(tmp_path, turn("t1"), main=root, others=others)
     assert one.tokens.client is not None and one.tokens.client.main.answers > 0
     assert [(each.path, each.rollout, each.commands, each.tokens.answers) for each in one.sub_agents] == [
-        ("/root/kid", True, 1, one.tokens.client.sub_agents.answers)
+        ("/main/kid", True, 1, one.tokens.client.sub_agents.answers)
     ]
 
 
