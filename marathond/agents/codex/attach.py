@@ -9,6 +9,8 @@ What codex 0.171 does, as measured:
   that idles, ``ThreadResume(exclude_turns=False)`` is followed by one ``thread/tokenUsage/updated``, but its answer is the whole history;
 * turns and items are kept: ``thread/turns/list`` and ``thread/items/list`` tell all of them, also those of the running turn, an item from
   its end on.  So counts are not added up over connections but read again: :func:`turns` and :func:`items`, merged by id (``story``);
+* a thread that nobody listened to for half an hour is unloaded once it idles, and loaded again by ``thread/resume``: after that only its id
+  finds it, and a list of loaded threads that is empty does not mean that none was begun;
 * a turn that its server's end cut off has no ``completedAt`` in the history of the next server, and is called ``interrupted`` while the
   thread idles, ``inProgress`` while another turn runs; an active goal goes on there by itself.  A turn that has just begun may be called
   either, too.  So a history never says what runs: :func:`running` does, and events do;
@@ -24,8 +26,9 @@ The rule for a driver, so that no turn is begun twice and none lost:
 1. before ``turn/start`` write down a mark (any unique text) and the thread's id; send the mark as ``client_user_message_id``;
 2. after a lost connection or a RequestTimeout: :func:`reattach`, then :func:`accepted` with the mark.  A turn's id: go on with that turn.
    None: it was not carried out and never will be; send ``turn/start`` again with the SAME mark;
-3. the same for ``thread/start``: was no id written down, then :func:`reattach` with ``thread_id=None`` finds the thread if there is one,
-   else answers None: start one.  ``thread/goal/set`` may simply be repeated (``Attached.goal`` tells whether it must);
+3. the same for ``thread/start``: an id that was written down is always given.  Was none, nothing was begun, and :func:`reattach` with
+   ``thread_id=None`` finds the thread if there is one, else answers None: start one.  ``thread/goal/set`` may simply be repeated
+   (``Attached.goal`` tells whether it must);
 4. ``Attached.ready`` None: nothing was ever begun in that thread, and this connection hears nothing of it yet: forget it, start another.
 
 Why :func:`accepted` can be sure of its No: :func:`reattach` first waits until the server has closed every other connection of this host, so
@@ -98,7 +101,8 @@ async def reattach(client: CodexClient, thread_id: str | None, *, goals: bool, t
     :param goals: ask for the goal; with the feature off the question is an error.
     :param timeout_s: for the whole of it.
     :raises ConnectionLost: ``contested``: another client of this host keeps its connection; else as for every request.
-    :raises RequestTimeout, RpcError, ProtocolDrift: as for every request.
+    :raises RpcError: the server has no such thread (any more); one in which nothing was begun is gone with half an hour of silence.
+    :raises RequestTimeout, ProtocolDrift: as for every request.
     """
     deadline = time.monotonic() + timeout_s
     await _alone(client, deadline)
