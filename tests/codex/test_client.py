@@ -173,13 +173,15 @@ async def _listen(client: Any) -> None:
 
 async def test_b10_a_server_that_does_not_answer_is_a_timeout_and_the_answer_may_come_later(docker_host: str, codex: Path) -> None:
     async with app_server(docker_host, codex, practice({"say": "Done."})) as (box, _):
-        client = await box.client()
+        client, other = await box.client(), await box.client()
         await box.engine.pause(box.container)
         with pytest.raises(RequestTimeout) as raised:
             await client.request(ThreadStart(cwd="/app"), 0.2)
         assert raised.value.method == "thread/start" and client.counts.timeouts == {"thread/start": 1}
         with pytest.raises(RequestTimeout):
             await box.once(timeout_s=0.5)
+        async with asyncio.timeout(TIMEOUT_S):
+            await other.aclose()  # nobody says goodbye
         await box.engine.unpause(box.container)
         started = await until(client, "thread/started")  # it was carried out all the same
         assert (await client.request(LoadedList(), TIMEOUT_S)).data == [started.thread_id]

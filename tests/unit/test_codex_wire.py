@@ -129,10 +129,12 @@ async def test_a_log_that_cannot_be_written_ends_the_connection_with_its_own_wor
     def full(_: Mapping[str, Any]) -> None:
         raise OSError(28, "No space left on device")
 
-    codex = client('{"method": "x"}', sink=full)
-    with pytest.raises(OSError, match="No space left"):
-        await codex.next_event()
-    await codex.aclose()
+    for frames in (['{"method": "x"}'], []):  # met by what is heard, or by what is said
+        codex = client(*frames, sink=full)
+        with pytest.raises(OSError, match="No space left"):
+            await (codex.next_event() if frames else codex.request(LoadedList(), 5))
+        assert isinstance(codex.failure, OSError)
+        await codex.aclose()
 
 
 TURN = {

@@ -16,11 +16,11 @@ import asyncio
 import errno
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import aiohttp
+import anyio
 
 from marathond.agents.codex import wire
 from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
@@ -36,6 +36,8 @@ METHODS_KEPT = 500
 """Names of methods that are counted one by one; a server that invents more of them is counted under ``OTHERS``."""
 OTHERS = "…"
 THREADS_KEPT = 1000
+_CLOSE_S = 1.0
+"""How long the server is given to say goodbye."""
 _CLIENT = ClientInfo(name="marathond", version="1")
 
 Sink = Callable[[Mapping[str, Any]], None]
@@ -178,16 +180,16 @@ class CodexClient:
         return event
 
     async def aclose(self) -> None:
-        """Leave; the server and its turn go on.  May be called twice."""
+        """Leave, within about a second; the server and its turn go on.  May be called twice."""
         self._fail(ConnectionLost("here", "closed on this side"))
         self._reader.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reader
-        try:
-            await self._transport.close()
-        finally:
-            while self._on_close:
-                await self._on_close.pop()()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({self._reader})
+            try:
+                await self._transport.close()
+            finally:
+                while self._on_close:
+                    await self._on_close.pop()()
 
     # ---- inside
 
@@ -204,9 +206,16 @@ class CodexClient:
                 answer.set_exception(self._failure)
         self._news.set()
 
-    async def _send(self, message: Mapping[str, Any]) -> None:
+    def _log(self, way: str, message: Mapping[str, Any]) -> None:
         try:
-            self._sink({"way": "out", "message": message})
+            self._sink({"way": way, "message": message})
+        except Exception as err:
+            self._fail(err)
+            raise
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        self._log("out", message)
+        try:
             await self._transport.send_str(wire.encode(message))
         except (aiohttp.ClientError, OSError, RuntimeError) as err:
             self._fail(ConnectionLost("broken", f"sending: {err}"))
@@ -221,13 +230,13 @@ class CodexClient:
                 await self._take(frame.data)
         except asyncio.CancelledError:
             raise
-        except Exception as err:  # noqa: BLE001 -- a failing sink too must reach those who wait; nothing is dropped, _fail keeps it
+        except Exception as err:  # noqa: BLE001 -- whatever ends the reading must reach those who wait; _fail keeps it
             self._fail(err)
             await self._transport.close()
 
     async def _take(self, text: str) -> None:
         raw = wire.load(text)
-        self._sink({"way": "in", "message": raw})
+        self._log("in", raw)
         match wire.read(raw):
             case wire.Answer(number, result):
                 if (waiting := self._waiting.get(number)) is not None and not waiting[1].done():
@@ -313,7 +322,12 @@ async def connect(
         async with asyncio.timeout(timeout_s):
             with reached(reach) as way:  # the descriptors are needed until the connection stands
                 session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(way.path), trust_env=False)
-                socket = await session.ws_connect("http://localhost/", max_msg_size=wire.FRAME_BYTES_AT_MOST, compress=0)
+                socket = await session.ws_connect(
+                    "http://localhost/",
+                    max_msg_size=wire.FRAME_BYTES_AT_MOST,
+                    compress=0,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
+                )
             client = CodexClient(socket, sink, events_at_most=events_at_most, event_bytes_at_most=event_bytes_at_most)
             client._on_close.append(session.close)
             client.peer_pid, client.socket_name = way.peer_pid, way.name
