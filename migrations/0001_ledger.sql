@@ -213,6 +213,7 @@ CREATE TABLE trial_agent (
     limit_ms          INTEGER CONSTRAINT trial_agent_limit_positive CHECK (limit_ms > 0),
     limit_origin      TEXT    NOT NULL,
     limit_loser       TEXT    NOT NULL,
+    credit_ms         INTEGER NOT NULL DEFAULT 0, -- on top of the limit: time that the gateway held requests and that is not charged
     ended_at_ms       INTEGER,
     ended_mono_ms     INTEGER,
     ended_by          TEXT,

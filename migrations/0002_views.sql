@@ -42,6 +42,7 @@ LEFT JOIN park ON park.park_id = s.park_id;
 
 -- One row per trial.  phase = state.  elapsed_s: seconds in the present phase for a live trial, else from claim to rest.
 -- deadline_in_s: what is left of the agent's or the verifier's limit by the wall clock (the daemon goes by the monotonic one); NULL: no limit.
+-- credit_s: what was added to the agent's limit, because the gateway held its requests.
 CREATE VIEW v_trial AS
 SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('c%04d', t.cell_id) AS cell,
     printf('b%04d', cell.block_id) AS block,
@@ -52,7 +53,7 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
             - (SELECT max(e.at_ms) FROM trial_event AS e WHERE e.trial_id = t.trial_id AND e.from_state <> e.to_state)
         ELSE last.at_ms - t.created_at_ms END) / 1000.0, 3) AS elapsed_s,
     round((CASE t.state
-        WHEN 'running' THEN agent.started_at_ms + agent.limit_ms
+        WHEN 'running' THEN agent.started_at_ms + agent.limit_ms + agent.credit_ms
         WHEN 'verifying' THEN (SELECT v.started_at_ms + v.limit_ms FROM verification AS v
                                WHERE v.trial_id = t.trial_id AND v.ended_at_ms IS NULL ORDER BY v.round DESC LIMIT 1)
         END - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) / 1000.0, 3) AS deadline_in_s,
@@ -65,7 +66,8 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
     t.created_at_ms,
     strftime('%Y-%m-%dT%H:%M:%S', t.created_at_ms / 1000, 'unixepoch') || printf('.%03dZ', t.created_at_ms % 1000) AS created_at,
     last.at_ms AS changed_at_ms,
-    strftime('%Y-%m-%dT%H:%M:%S', last.at_ms / 1000, 'unixepoch') || printf('.%03dZ', last.at_ms % 1000) AS changed_at
+    strftime('%Y-%m-%dT%H:%M:%S', last.at_ms / 1000, 'unixepoch') || printf('.%03dZ', last.at_ms % 1000) AS changed_at,
+    agent.credit_ms / 1000.0 AS credit_s
 FROM trial AS t
 JOIN cell ON cell.cell_id = t.cell_id
 JOIN campaign ON campaign.campaign_id = cell.campaign_id

@@ -158,9 +158,13 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
         deadline = deadline_mono_ms(row, 0)
         await anyio.sleep(math.inf if deadline is None else max(0, deadline - world.clock.mono_ms()) / 1000)
         return EndedBy.DEADLINE
-    cap, known = world.fixed.trial_cap_nusd, False
+    cap, known, noted = world.fixed.trial_cap_nusd, False, row.credit_ms
     while True:
-        deadline = deadline_mono_ms(row, await credit_ms(world, trial_id))
+        credit = await credit_ms(world, trial_id)
+        if credit != noted:
+            noted = credit
+            await world.ledger.write(trials.credited, trial_id, credit_ms=credit)
+        deadline = deadline_mono_ms(row, credit)
         try:
             await ways.set_deadline(world, trial_id, deadline, wait=False)
         except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
@@ -224,6 +228,7 @@ async def _record_end(world: World, context: TrialContext, agent: Agent, end: Ag
         overrun_ms=overrun_ms,
         processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
         ended_mono_ms=now_mono_ms,
+        credit_ms=credit,
     )
     log.info(
         "agent_ended", trial=trial_label(context.trial_id), arm=context.arm, task=context.task, by=ended_by.value, kept=len(death.kept)

@@ -81,6 +81,8 @@ def test_a17_an_outage_longer_than_the_deadline_moves_the_deadline(ran: ModelRan
     held = held_s(ran, "outage", arm)
     assert held >= 11.0, "the outage lasted 15 s from the first request that met it; a slow client comes back late"
     assert held * 1000 <= ended - started
+    assert ran.agent("outage", "credit_ms", arm) == pytest.approx(held * 1000, abs=100)
+    assert ran.rig.one("SELECT credit_s FROM v_trial WHERE task = 'outage' AND arm = ?", arm) > 0
     assert ran.usage("outage", arm)["retries"] > 0
     assert ran.rig.sql("SELECT 1 FROM model_request WHERE trial_id = ? AND end = 'gave_up'", ran.trial("outage", arm))
 

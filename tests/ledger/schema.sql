@@ -440,6 +440,7 @@ CREATE TABLE trial_agent (
     limit_ms          INTEGER CONSTRAINT trial_agent_limit_positive CHECK (limit_ms > 0),
     limit_origin      TEXT    NOT NULL,
     limit_loser       TEXT    NOT NULL,
+    credit_ms         INTEGER NOT NULL DEFAULT 0, -- on top of the limit: time that the gateway held requests and that is not charged
     ended_at_ms       INTEGER,
     ended_mono_ms     INTEGER,
     ended_by          TEXT,
@@ -1162,7 +1163,7 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
             - (SELECT max(e.at_ms) FROM trial_event AS e WHERE e.trial_id = t.trial_id AND e.from_state <> e.to_state)
         ELSE last.at_ms - t.created_at_ms END) / 1000.0, 3) AS elapsed_s,
     round((CASE t.state
-        WHEN 'running' THEN agent.started_at_ms + agent.limit_ms
+        WHEN 'running' THEN agent.started_at_ms + agent.limit_ms + agent.credit_ms
         WHEN 'verifying' THEN (SELECT v.started_at_ms + v.limit_ms FROM verification AS v
                                WHERE v.trial_id = t.trial_id AND v.ended_at_ms IS NULL ORDER BY v.round DESC LIMIT 1)
         END - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) / 1000.0, 3) AS deadline_in_s,
@@ -1175,7 +1176,8 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
     t.created_at_ms,
     strftime('%Y-%m-%dT%H:%M:%S', t.created_at_ms / 1000, 'unixepoch') || printf('.%03dZ', t.created_at_ms % 1000) AS created_at,
     last.at_ms AS changed_at_ms,
-    strftime('%Y-%m-%dT%H:%M:%S', last.at_ms / 1000, 'unixepoch') || printf('.%03dZ', last.at_ms % 1000) AS changed_at
+    strftime('%Y-%m-%dT%H:%M:%S', last.at_ms / 1000, 'unixepoch') || printf('.%03dZ', last.at_ms % 1000) AS changed_at,
+    agent.credit_ms / 1000.0 AS credit_s
 FROM trial AS t
 JOIN cell ON cell.cell_id = t.cell_id
 JOIN campaign ON campaign.campaign_id = cell.campaign_id

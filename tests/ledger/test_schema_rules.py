@@ -170,7 +170,7 @@ ILLEGAL: list[tuple[str, str]] = [
     ("trial_agent_limit_positive", "{ag} VALUES ({preparing}, 1, 1, 'b', 0, 'own', '')"),
     (
         "trial_agent_starts_running",
-        "INSERT INTO trial_agent SELECT {preparing}, 'e', 1, 1, 'b', 1, 'own', '', 1, 1, 'agent', 0, 'exec', 0, 0, '[]'",
+        "INSERT INTO trial_agent SELECT {preparing}, 'e', 1, 1, 'b', 1, 'own', '', 0, 1, 1, 'agent', 0, 'exec', 0, 0, '[]'",
     ),
     ("trial_agent_oom_is_bool", "UPDATE trial_agent SET oom_killed = 2 WHERE trial_id = {running}"),
     ("trial_agent_processes_is_json", "UPDATE trial_agent SET processes_json = 'no' WHERE trial_id = {running}"),

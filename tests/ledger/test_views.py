@@ -12,14 +12,14 @@ from support.ledgers import ENGINE, T0, arm, bring_to, cell, daemon_void, fill, 
 from support.spending import spend
 
 from marathond.core.money import NUSD
-from marathond.ledger.verbs import admission, campaigns, findings, networks, operator, status
+from marathond.ledger.verbs import admission, campaigns, findings, networks, operator, status, trials
 
 COLUMNS = {
     "v_cell": "campaign cell block task arm replicate ordinal state trial trial_state reward partial tests_passed tests_total ended_by "
     "budget_ended attempts voids park_code park_detail",
     "v_trial": "campaign trial cell block task arm replicate attempt phase state live elapsed_s deadline_in_s limit_s limit_origin "
     "ended_by exit_code oom_killed overrun_s agent_s reward partial tests_passed tests_total reward_source void_code container image "
-    "folder created_at_ms created_at changed_at_ms changed_at",
+    "folder created_at_ms created_at changed_at_ms changed_at credit_s",
     "v_event": "campaign trial seq event from_state to_state at_ms at run detail",
     "v_arm": "campaign arm position kind cells done claimed open parked review voids reward partial test_rate budget_ended",
     "v_pair": "campaign block task replicate arm_a arm_b trial_a trial_b reward_a reward_b partial_a partial_b test_rate_a test_rate_b",
@@ -92,6 +92,18 @@ def test_live_trials_with_what_is_left(c: sqlite3.Connection) -> None:
     assert isinstance(elapsed_s, float) and isinstance(deadline_in_s, float)
     assert elapsed_s + deadline_in_s == pytest.approx(600, abs=0.002)
     assert 60 <= elapsed_s < 300
+
+
+def test_a17_what_was_held_and_not_charged_is_on_top_of_the_limit(c: sqlite3.Connection) -> None:
+    c.execute("SAVEPOINT credit")
+    trials.credited(c, 5, credit_ms=90_000)
+    ((elapsed_s, deadline_in_s, credit_s),) = rows(c, "select elapsed_s, deadline_in_s, credit_s from v_trial where live")
+    (live,) = status.live_trials(c, 1)
+    c.execute("ROLLBACK TO credit")
+    c.execute("RELEASE credit")
+    assert isinstance(elapsed_s, float) and isinstance(deadline_in_s, float) and credit_s == 90.0
+    assert elapsed_s + deadline_in_s == pytest.approx(690, abs=0.002)
+    assert live.limit_ms == 690_000
 
 
 def test_pool(c: sqlite3.Connection) -> None:

@@ -38,7 +38,7 @@ class TrialLease:
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """The agent's start and end.  ``*_mono_ms`` count within ``boot_id`` only; ``limit_ms`` None: unlimited."""
+    """The agent's start and end.  ``*_mono_ms`` count within ``boot_id`` only; ``limit_ms`` None: unlimited; ``credit_ms`` on top of it."""
 
     exec_id: str | None
     started_at_ms: int
@@ -47,6 +47,7 @@ class AgentRow:
     limit_ms: int | None
     limit_origin: str
     limit_loser: str
+    credit_ms: int
     ended_at_ms: int | None
     ended_mono_ms: int | None
     ended_by: str | None

@@ -123,8 +123,8 @@ def _arm_counts(arm: sqlite3.Row, cells: dict[str, int], trials: dict[str, sqlit
 class LiveTrial:
     """A trial in work.  ``phase_at_ms``: when its phase began.
 
-    ``limit_ms`` with ``limit_from_ms``: the limit that runs now, both None: none.  ``tokens``: of the agent's requests that have ended, in
-    and out; None: there were none.  ``cost_nusd``: what is known of it.
+    ``limit_ms`` with ``limit_from_ms``: the limit that runs now, with what was credited to it; both None: none.  ``tokens``: of the
+    agent's requests that have ended, in and out; None: there were none.  ``cost_nusd``: what is known of it.
     """
 
     trial_id: int
@@ -146,7 +146,7 @@ _LIVE_TRIALS = f"""
 SELECT trial.trial_id, task.name AS task, arm.name AS arm, replicate, attempt, trial.state AS phase, trial.created_at_ms,
     (SELECT max(at_ms) FROM trial_event e WHERE e.trial_id = trial.trial_id AND from_state <> to_state) AS phase_at_ms,
     CASE trial.state WHEN 'running' THEN a.started_at_ms WHEN 'verifying' THEN v.started_at_ms END AS limit_from_ms,
-    CASE trial.state WHEN 'running' THEN a.limit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
+    CASE trial.state WHEN 'running' THEN a.limit_ms + a.credit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
     (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached,
     (SELECT sum(input_tokens + output_tokens) FROM model_usage u WHERE u.trial_id = trial.trial_id AND account = 'agent') AS tokens,
     trial.cost_nusd

@@ -153,6 +153,11 @@ def reattached(c: sqlite3.Connection, trial_id: int, *, detail: Mapping[str, Any
     _event(c, trial_id, Event.REATTACHED, "running", detail, now_ms)
 
 
+def credited(c: sqlite3.Connection, trial_id: int, *, credit_ms: int) -> None:
+    """The deadline of a running agent has moved: for whoever asks how long it still has (fault a17)."""
+    changed(c.execute("UPDATE trial_agent SET credit_ms = ? WHERE trial_id = ?", (credit_ms, trial_id)), f"agent of trial {trial_id}")
+
+
 def agent_ended(
     c: sqlite3.Connection,
     trial_id: int,
@@ -165,15 +170,17 @@ def agent_ended(
     processes: Sequence[Mapping[str, Any]],
     ended_mono_ms: int,
     now_ms: int,
+    credit_ms: int = 0,
 ) -> None:
     """The agent is proven dead.  A spent budget is an ordinary end (fault c10).
 
     :param exit_source: ``exec`` or ``file`` (forgeable, fault c18).
     :param processes: what it left running.
+    :param credit_ms: what it had on top of its limit.
     """
     cursor = c.execute(
         """UPDATE trial_agent SET ended_at_ms = ?, ended_mono_ms = ?, ended_by = ?, exit_code = ?, exit_source = ?, oom_killed = ?,
-           overrun_ms = ?, processes_json = ? WHERE trial_id = ?""",
+           overrun_ms = ?, processes_json = ?, credit_ms = ? WHERE trial_id = ?""",
         (
             now_ms,
             ended_mono_ms,
@@ -183,6 +190,7 @@ def agent_ended(
             int(oom_killed),
             overrun_ms,
             dump([dict(p) for p in processes]),
+            credit_ms,
             trial_id,
         ),
     )
