@@ -122,7 +122,7 @@ async def test_settings_change_under_a_stream_without_cutting_it(tmp_path: Path)
         it.provider.script.append(streams(HELLO, completed(), before_each=before))
         at = await it.listen()
         async with it.post(at) as got:
-            assert await got.content.readany() == HELLO
+            assert await got.content.readexactly(len(HELLO)) == HELLO
             write_config(tmp_path, it.provider.url + "/new", requests_per_min=5)
             await it.gateway.poll()
             gate.set()

@@ -57,7 +57,7 @@ async def test_chunks_pass_as_they_come(tmp_path: Path) -> None:
         it.provider.script.append(streams(HELLO, completed(), before_each=before))
         at = await it.listen()
         async with it.post(at) as got:
-            assert await got.content.readany() == HELLO  # the provider has not sent the rest
+            assert await got.content.readexactly(len(HELLO)) == HELLO  # the provider has not sent the rest
             assert it.gateway.house.body_bytes == 0  # nothing will be sent again, so the request is not kept
             gate.set()
             assert await got.content.read() == completed()
@@ -249,7 +249,7 @@ async def test_client_that_leaves_ends_the_upstream_request_as_unknown(tmp_path:
         it.provider.script.append(streams(HELLO, completed(), before_each=before))
         at = await it.listen()
         async with it.post(at) as got:
-            assert await got.content.readany() == HELLO
+            assert await got.content.readexactly(len(HELLO)) == HELLO
             got.close()
         record = (await it.until(it.requests))[0]
         assert (record["usage"], record["end"]) == ("unknown", "cut_by_client")

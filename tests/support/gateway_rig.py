@@ -6,8 +6,10 @@ The gateway is the real one; only the namespace is left out (sockets open on the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
+import secrets
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -158,9 +160,12 @@ def host_socket(pid: int, ticks: int, port: int) -> socket.socket:
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Below those that the kernel gives to whoever connects: nobody takes it by chance before it is listened at."""
+    while True:
+        port = 15_000 + secrets.randbelow(15_000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
