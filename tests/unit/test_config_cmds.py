@@ -145,13 +145,13 @@ def test_show_json(room: Path) -> None:
 
 def test_show_tells_where_a_key_lies_and_what_may_be_used_and_hides_what_headers_hold(room: Path) -> None:
     with (room / "marathond.toml").open("a") as file:
-        file.write('[gateway.routes.main]\nbase_url = "https://ana:geheim@api.example/v1"\nkey_file = "key"\ntokens_per_min = 600000\n')
-        file.write('headers = { Authorization = "geheim", X-Api-Key = "geheim", OpenAI-Project = "p" }\n')
+        file.write('[gateway.routes.main]\nbase_url = "https://api.example/v1"\nkey_file = "key"\ntokens_per_min = 600000\n')
+        file.write('host_proxy = "http://ana:geheim@proxy.example"\nheaders = { X-Auth-Token = "geheim", OpenAI-Project = "p" }\n')
     shown = run("show", "--json").stdout
     assert "geheim" not in shown
     route = json.loads(shown)["gateway.routes"]["value"]["main"]
-    assert (route["key_file"], route["tokens_per_min"], route["base_url"]) == (str(room / "key"), 600000, "https://(hidden)@api.example/v1")
-    assert route["headers"] == {"Authorization": "(hidden)", "X-Api-Key": "(hidden)", "OpenAI-Project": "p"}
+    assert (route["key_file"], route["tokens_per_min"], route["host_proxy"]) == (str(room / "key"), 600000, "http://(hidden)@proxy.example")
+    assert route["headers"] == {"X-Auth-Token": "(hidden)", "OpenAI-Project": "p"}
 
 
 @pytest.mark.parametrize("argv", [("show",), ("show", "--origin"), ("show", "--json")])
