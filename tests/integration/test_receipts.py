@@ -30,10 +30,10 @@ pytestmark = pytest.mark.docker
 MODEL = "gpt-6-sol"
 ARMS: dict[str, dict[str, Any]] = {"plain": {"kind": "codex", "drive": "turn"}, "goal": {"kind": "codex", "drive": "goal"}}
 both_arms = pytest.mark.parametrize("arm", ARMS)
-TASKS = ("work", "late", "vain", "kid", "hostile", "forged", "gone")
-CELLS = [(task, arm) for task in TASKS for arm in ARMS]
-RENAMED = "renamed"
-"""The task whose receipts a careless hand renames a field of."""
+TASKS = ("work", "late", "vain", "kid", "hostile", "gone")
+RENAMED = ("gone", "plain")
+"""The cell in whose receipt a careless hand renames a field."""
+CELLS = [(task, arm) for task in TASKS for arm in ARMS if (task, arm) != RENAMED]
 USAGE = {"input": 1000, "cached": 400, "output": 50, "reasoning": 20}
 PRICES = {MODEL: {"input": 2.0, "cached_input": 0.5, "output": 8.0}}
 ANSWER_USD = (600 * 2.0 + 400 * 0.5 + 50 * 8.0) / 1e6
@@ -49,11 +49,11 @@ truncate -s 300G huge.sqlite; truncate -s 300G sessions/rollout-huge.jsonl
 printf '%s' '{PLANTED}' >auth.json; mkdir -p tmp; printf '%s' '{PLANTED}' >tmp/key.sqlite
 printf 'no database' >broken.sqlite; printf '\\xff\\n[]\\n{{"timestamp":"x"}}\\n' >sessions/rollout-odd.jsonl
 printf '{{"timestamp":"2026-01-01T00:00:00Z","type":"response_item","payload":{{"type":"function_call","nom":"x"}}}}\\n' >>"$main"
+line=$(grep token_usage_record "$main" | tail -n 1); printf '%s\\n' "$line" >>"$main"
 printf '# mine now\\n' >>config.toml
 mv /logs/agent /logs/was; ln -s /etc /logs/agent
 echo planted
 """
-FORGE = f'{MAIN}; line=$(grep token_usage_record "$main" | tail -n 1); printf "%s\\n" "$line" >>"$main"'
 FOUND = ("usage_differs", "receipt_incomplete", "config_changed", "receipt_invalid", "not_collected")
 
 
@@ -70,9 +70,7 @@ SCRIPT = Practice.model_validate(
             # The sub-agent inherits the conversation and goes on in it: each of the two leaves a line, and waits for the other's.
             script("kid", {"call": SPAWN}, {"run": "echo here >>/ran; while [ $(wc -l </ran) -lt 2 ]; do sleep 0.1; done"}),
             script("hostile", {"run": PLANT}),
-            script("forged", {"run": FORGE}),
             script("gone", {"run": f"find {HOME}/sessions -delete"}),
-            script(RENAMED, {"run": "echo one >>/ran"}),
         ]
     }
 )
@@ -83,7 +81,7 @@ def carelessly(made: Any) -> Any:
 
     def receipt(run: Finished, *known: Any) -> tuple[dict[str, Any], list[Remark]]:
         data, remarks = made(run, *known)
-        if run.task == RENAMED:
+        if (run.task, run.arm.name) == RENAMED:
             data["turns"]["comands"] = data["turns"].pop("commands")
         return data, remarks
 
@@ -94,7 +92,7 @@ def carelessly(made: Any) -> Any:
 def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelRan]:
     folder = tmp_path_factory.mktemp("tasks")
     # Long enough for codex to come up on a busy machine; the deadline itself is what ends the one that sleeps.
-    limits = {task: 25.0 if task == "late" else 240.0 for task in (*TASKS, RENAMED)}
+    limits = {task: 25.0 if task == "late" else 240.0 for task in TASKS}
     tasks = [make_task(folder, name, instruction=f"TASK-{name}: do it.\n", agent_s=limit_s) for name, limit_s in limits.items()]
     overrides = {"codex.infra_retries": 1, "admission.passes": 1, "codex.model": MODEL, "money.prices": PRICES}
     with pytest.MonkeyPatch.context() as patch:
@@ -135,7 +133,7 @@ def test_every_trial_has_its_receipt_and_its_trajectory(ran: ModelRan, task: str
     assert (made.goal is not None) is (arm == "goal")
     assert made.rpc.complete and made.rpc.requests["turn/start"] >= 1 and not made.rpc.refused
     assert made.kept.trajectory is not None and made.kept.trajectory.steps == len(trajectory(ran, task, arm)["steps"])
-    if task not in ("hostile", "forged", "gone"):
+    if task not in ("hostile", "gone"):
         assert remarks(ran, task, arm) == {} and made.remarks == [] and made.given.config_same is True
         assert (made.kept.unreadable, made.kept.unknown, made.kept.left_out) == (0, {}, [])
 
@@ -145,7 +143,9 @@ def test_tokens_by_kind_agree_with_the_gateways(ran: ModelRan, arm: str) -> None
     for task in ("work", "late", "vain", "kid"):
         made = receipt(ran, task, arm).tokens
         assert made.client is not None and made.gateway is not None and made.difference is not None
-        assert made.client.source == "rollouts" and set(made.difference.model_dump().values()) == {0} and made.explained is True
+        assert made.client.source == "rollouts" and made.explained is True
+        # Where a thread was stopped, its last answer may have been on its way.
+        assert task in ("late", "kid") or set(made.difference.model_dump().values()) == {0}
         total, answers = made.gateway.total, made.gateway.answers
         usage = ran.usage(task, arm)
         assert (total.requests, total.input, total.output) == (usage["requests"], usage["input_tokens"], usage["output_tokens"])
@@ -165,12 +165,16 @@ def test_a_run_that_ended_well(ran: ModelRan) -> None:
 def test_a_run_past_its_deadline(ran: ModelRan, arm: str) -> None:
     made = receipt(ran, "late", arm)
     assert (made.end.by, made.end.deadline, made.end.halted, made.end.void) == ("deadline", True, True, None)
-    assert made.turns.open == 1 and made.turns.told == {"interrupted": 1} and made.turns.commands >= 1
+    assert made.turns.open == 1 and made.turns.commands >= 1
     assert made.time.ran_ms is not None and made.time.limit_ms is not None and made.time.ran_ms >= made.time.limit_ms
+    sql = "SELECT count(*) FROM agent_event WHERE trial_id = ? AND kind = 'halted'"
+    obeyed = ran.rig.one(sql, ran.trial("late", arm)) == 1  # a codex on a loaded machine may have been killed before it could
+    stopped = ("paused", "harness")
     if made.goal is not None:
-        assert [(each.status, each.cause) for each in made.goal.changes] == [("active", "arm"), ("paused", "harness")]
+        assert [(each.status, each.cause) for each in made.goal.changes] == [("active", "arm"), *([stopped] if obeyed else [])]
+    assert made.turns.told in ({"interrupted": 1}, {})
     said = [step["message"] for step in trajectory(ran, "late", arm)["steps"] if step["source"] == "system"]
-    assert said[-1].startswith("The turn was interrupted")
+    assert said[-1].startswith("The turn was interrupted") is bool(made.turns.told)
 
 
 @both_arms
@@ -193,16 +197,15 @@ def test_a_sub_agent_is_told_apart(ran: ModelRan, arm: str) -> None:
     assert [child["trajectory_id"] for child in drawn["subagent_trajectories"]] == [kid.thread_id]
 
 
-@both_arms
-def test_e03_a_receipt_with_a_renamed_field_is_named_and_not_stored(ran: ModelRan, arm: str) -> None:
-    assert ran.state(RENAMED, arm) == "scored", "it holds no trial up"
-    trial_id = ran.trial(RENAMED, arm)
+def test_e03_a_receipt_with_a_renamed_field_is_named_and_not_stored(ran: ModelRan) -> None:
+    assert ran.state(*RENAMED) == "scored", "it holds no trial up"
+    trial_id = ran.trial(*RENAMED)
     assert ran.rig.sql("SELECT count(*) FROM receipt WHERE trial_id = ?", trial_id) == [(0,)]
     sql = "SELECT severity, detail FROM finding WHERE code = 'receipt_invalid' AND subject = ? AND closed_at_ms IS NULL"
     ((severity, detail),) = ran.rig.sql(sql, f"t{trial_id:04d}")
     assert severity == "error" and "turns.commands: Field required" in detail
-    agent = ran.folder(RENAMED, arm) / "agent"
-    assert not (agent / "receipt.json").exists() and any((agent / "sessions").rglob("*.jsonl")), "what it was made of is kept"
+    agent = ran.folder(*RENAMED) / "agent"
+    assert not (agent / "receipt.json").exists() and (agent / "codex-home" / "config.toml").exists(), "what it was made of is kept"
 
 
 # ---- what agents may have done to it
@@ -221,7 +224,7 @@ def test_a_hostile_codex_home_is_copied_without_following_or_believing_it(ran: M
     )
     assert not (agent / "codex-home" / "auth.json").exists() and not (agent / "codex-home" / "tmp").exists()
     said = remarks(ran, "hostile", arm)
-    assert set(said) == {"config_changed", "receipt_incomplete"}
+    assert set(said) == {"config_changed", "receipt_incomplete", "usage_differs"}
     parts = (
         "link.sqlite: symbolic link",
         "pipe.sqlite: fifo",
@@ -234,21 +237,20 @@ def test_a_hostile_codex_home_is_copied_without_following_or_believing_it(ran: M
     made = receipt(ran, "hostile", arm)
     assert made.given.config_same is False and (agent / "codex-home" / "config.toml").read_text().endswith("# mine now\n")
     assert "# mine now" not in (agent / "codex-home" / "config.before.toml").read_text()
-    assert made.tokens.explained is True and made.kept.rollouts == 1
+    assert made.kept.rollouts == 1 and (agent / "trajectory.json").exists()
 
 
 @both_arms
 def test_tokens_that_an_agent_made_up_are_named(ran: ModelRan, arm: str) -> None:
-    made = receipt(ran, "forged", arm)
+    made = receipt(ran, "hostile", arm)
     assert made.tokens.explained is False and made.tokens.difference is not None
     assert (made.tokens.difference.answers, made.tokens.difference.input) == (-1, -1000)
-    assert "input -1000" in remarks(ran, "forged", arm)["usage_differs"]
+    assert "input -1000" in remarks(ran, "hostile", arm)["usage_differs"]
 
 
-@both_arms
-def test_without_a_rollout_the_driver_tells_what_it_heard(ran: ModelRan, arm: str) -> None:
-    made, drawn = receipt(ran, "gone", arm), trajectory(ran, "gone", arm)
-    assert made.kept.rollouts == 0 and "no rollout was left" in remarks(ran, "gone", arm)["receipt_incomplete"]
+def test_without_a_rollout_the_driver_tells_what_it_heard(ran: ModelRan) -> None:
+    made, drawn = receipt(ran, "gone", "goal"), trajectory(ran, "gone", "goal")
+    assert made.kept.rollouts == 0 and "no rollout was left" in remarks(ran, "gone", "goal")["receipt_incomplete"]
     assert made.tokens.client is not None and made.tokens.client.source == "app-server" and made.tokens.explained is True
     assert made.kept.trajectory is not None and made.kept.trajectory.source == "app-server"
     assert [step["source"] for step in drawn["steps"]][:2] == ["user", "agent"]
@@ -309,7 +311,7 @@ def test_harbor_takes_trajectories_tokens_and_cost(ran: ModelRan, harbor: None) 
     done = run_harbor_python(VALIDATE, str(out), paths=[out])
     assert done.returncode == 0, done.stderr[-3000:]
     told = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-    assert len(told) == len(CELLS) + len(ARMS)
+    assert len(told) == len(CELLS) + 1
     for task, arm in CELLS:
         steps, *counts, cost, models = told[ran.folder(task, arm).name]
         gateway = receipt(ran, task, arm).tokens.gateway
