@@ -83,7 +83,8 @@ class Herald:
         self._quiet: dict[int, Quiet] = {}
         self._told: set[str] = set()
         self._bells = {channel.name: Wake() for channel in channels}
-        self._failing: set[str] = set()
+        self._sound: set[str] = set()
+        """Whose finding ``notices_failed`` is known to be closed; of an earlier life nothing is known."""
 
     async def run(self) -> None:
         """For ever."""
@@ -91,7 +92,7 @@ class Herald:
             for channel in self.channels:
                 group.start_soon(self._keep_telling, channel, name=f"notices by {channel.name}")
             while True:
-                await self._guarded(self.look)
+                await self._guarded("notices", self.look)
                 await anyio.sleep(self._look_s)
 
     async def look(self) -> list[Notice]:
@@ -153,7 +154,7 @@ class Herald:
     async def _keep_telling(self, channel: Channel) -> None:
         """What is not told yet, oldest first, also what an earlier life left."""
         while True:
-            pause_s = await self._guarded(lambda: self._tell_next(channel))
+            pause_s = await self._guarded(channel.name, lambda: self._tell_next(channel))
             if pause_s:
                 await anyio.sleep(pause_s)
             elif pause_s is None:
@@ -187,10 +188,31 @@ class Herald:
             now_ms=now_ms,
         )
 
-    async def _guarded(self, work: Callable[[], Any]) -> Any:
-        """Whatever goes wrong here, trials go on: nobody is told, and the log says so."""
+    async def _guarded(self, subject: str, work: Callable[[], Any]) -> Any:
+        """Whatever goes wrong here, trials go on; that nobody is told is named where a person looks (fault e04), until it is over."""
         try:
-            return await work()
+            done = await work()
+            if subject not in self._sound:
+                await self.ledger.write(findings.close_finding, code="notices_failed", subject=subject, now_ms=self.clock.wall_ms())
+                self._sound.add(subject)
         except Exception as bug:
-            log.error("notices_failed", error=str(bug), exc_info=bug)
+            log.error("notices_failed", subject=subject, error=str(bug), exc_info=bug)
+            await self._name(subject, bug)
             return None
+        return done
+
+    async def _name(self, subject: str, bug: Exception) -> None:
+        self._sound.discard(subject)
+        try:
+            await self.ledger.write(
+                findings.raise_finding,
+                code="notices_failed",
+                severity="error",
+                subject=subject,
+                detail=f"nobody is told while this lasts: {type(bug).__name__}: {bug}",
+                campaign_id=self.about.campaign_id,
+                now_ms=self.clock.wall_ms(),
+            )
+        except Exception as second:
+            # The ledger itself says no: whoever else writes to it ends by that, and says so.
+            log.error("notices_failed_unnamed", subject=subject, error=str(second), exc_info=second)

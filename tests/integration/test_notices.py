@@ -19,7 +19,7 @@ from marathond.ledger.open import create
 from marathond.ledger.verbs import admission, campaigns, findings, networks, notices, runs, trials
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
-from marathond.service.channels import Channel, Command, Webhook
+from marathond.service.channels import Answer, Channel, Command, Webhook
 from marathond.service.notices import About, Herald
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig
@@ -327,14 +327,25 @@ async def test_a_finding_that_a_person_knows_is_not_told(ledger_path: Path) -> N
         assert await herald(ledger).look() == []
 
 
-async def test_a_bug_in_telling_does_not_end_the_daemon(ledger_path: Path) -> None:
+async def test_e04_a_bug_in_telling_does_not_end_the_daemon_and_is_a_finding_while_it_lasts(ledger_path: Path) -> None:
     class Broken:
         name = "broken"
         tries = 0
+        works = False
 
-        async def tell(self, message: object) -> object:
+        async def tell(self, message: object) -> Answer:
             self.tries += 1
+            if self.works:
+                return Answer(True, "told")
             raise RuntimeError("a bug")
+
+    def named() -> list[tuple[str, str]]:
+        conn = sqlite3.connect(f"file:{ledger_path}?mode=ro", uri=True)
+        sql = "SELECT subject, detail FROM finding WHERE code = 'notices_failed' AND closed_at_ms IS NULL"
+        try:
+            return [(row[0], row[1]) for row in conn.execute(sql)]
+        finally:
+            conn.close()
 
     channel = Broken()
     with capture_logs() as logs:
@@ -343,7 +354,12 @@ async def test_a_bug_in_telling_does_not_end_the_daemon(ledger_path: Path) -> No
             async with telling(herald(ledger, channel)):  # type: ignore[arg-type]
                 await open_breaker(ledger, 5)
                 await until(lambda: channel.tries, "a try")
+                await until(named, "its finding")
+                assert named() == [("broken", "nobody is told while this lasts: RuntimeError: a bug")]
                 assert (await ledger.read(runs.last_run)) is not None
+            channel.works = True
+            async with telling(herald(ledger, channel)):  # type: ignore[arg-type]
+                await until(lambda: not named(), "its end")
     assert any(entry["event"] == "notices_failed" for entry in logs)
 
 
