@@ -142,16 +142,6 @@ def treatment_hash(treatment: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical_json(treatment).encode()).hexdigest()
 
 
-def treatment_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Lines such as ``agent_timeout_s: 5340 → 21600``, for the refusal that names what changed; empty when the hashes are equal."""
-    keys = [key for key in sorted({*old, *new}) if _text(old, key) != _text(new, key)]
-    return [f"{key}: {_text(old, key)} → {_text(new, key)}" for key in keys]
-
-
-def _text(treatment: Mapping[str, Any], key: str) -> str:
-    return canonical_json({"": treatment[key]})[4:-1] if key in treatment else "(absent)"
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}

@@ -22,7 +22,6 @@ from marathond.service.treatment import (
     canonical_json,
     change_of,
     needs_restart,
-    treatment_difference,
     treatment_hash,
 )
 
@@ -152,19 +151,11 @@ def test_a_proxy_for_builds_is_no_treatment(config: Path) -> None:
 def test_a18_everything_of_an_arm_is_treatment(change: dict[str, object]) -> None:
     other = dataclasses.replace(ARM, **change)  # type: ignore[arg-type]
     assert treatment_hash(arm_treatment(other)) != treatment_hash(arm_treatment(ARM))
-    assert treatment_difference(arm_treatment(ARM), arm_treatment(other))
 
 
 def test_an_arms_name_is_no_treatment_and_every_other_field_is() -> None:
     assert treatment_hash(arm_treatment(dataclasses.replace(ARM, name="renamed"))) == treatment_hash(arm_treatment(ARM))
     assert set(arm_treatment(ARM)) - {"format"} == {field.name for field in dataclasses.fields(Arm)} - {"name"}
-
-
-def test_the_difference_names_what_changed(config: Path) -> None:
-    old, new = campaign_treatment(_with(config)), campaign_treatment(_with(config, limits__agent_timeout_s=5340))
-    assert treatment_difference(old, new) == ["agent_timeout_s: null → 5340"]
-    assert treatment_difference({"a": "x"}, {"b": 1.5}) == ['a: "x" → (absent)', "b: (absent) → 1.5"]
-    assert treatment_difference({"a": 1}, {"a": 1.0}) == []
 
 
 PLAIN = st.recursive(
@@ -173,11 +164,6 @@ PLAIN = st.recursive(
     max_leaves=6,
 )
 TREATMENTS = st.dictionaries(st.text("abé", max_size=2), PLAIN, max_size=4)
-
-
-@given(TREATMENTS, TREATMENTS)
-def test_hashes_are_equal_exactly_when_the_difference_is_empty(one: dict[str, object], two: dict[str, object]) -> None:
-    assert (treatment_hash(one) == treatment_hash(two)) == (treatment_difference(one, two) == [])
 
 
 @given(TREATMENTS, st.randoms(use_true_random=False))
