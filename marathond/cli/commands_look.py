@@ -55,7 +55,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the trial's phase is over.")] = False,
     verifier: Annotated[bool, typer.Option("--verifier", help="The verifier's output instead of the agent's.")] = False,
 ) -> None:
-    """What a trial's agent (or verifier) wrote."""
+    """What a trial's agent (or verifier) wrote; of codex, what it said and did."""
     from marathond.cli import logs as view
     from marathond.cli.reader import trial_number
 

@@ -1,4 +1,4 @@
-"""``marathonctl logs``: what the agent or the verifier of a trial wrote, while it runs and afterwards.
+"""``marathonctl logs``: what the agent or the verifier of a trial wrote, while it runs and afterwards; of codex, what it said and did.
 
 Owns where those files are and how they are followed.  Files below /logs belong to the agent: links in them are not followed, and
 nothing that could steer a terminal passes on one.
@@ -15,10 +15,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
+from marathond.agents.codex.transcript import NAME as CONVERSATION
+from marathond.cli import conversation
 from marathond.cli.client import CallFailed
 from marathond.cli.output import note
 from marathond.cli.reader import check_trial, reading
-from marathond.core.model import LIVE_STATES, TrialState, trial_label
+from marathond.core.model import LIVE_STATES, AgentKind, TrialState, trial_label
 from marathond.core.text import printable
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
@@ -37,12 +39,13 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
     with reading(ledger) as connection:
         check_trial(connection, trial_id)
         row = connection.execute(
-            """SELECT out_dir, folder FROM trial JOIN cell USING (cell_id) JOIN campaign USING (campaign_id)
-               LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
+            """SELECT out_dir, folder, arm.kind FROM trial JOIN cell USING (cell_id) JOIN campaign USING (campaign_id)
+               JOIN arm ON arm.arm_id = trial.arm_id LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
             (trial_id,),
         ).fetchone()
     export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
-    path = log_file(state_dir, export, trial_id, verifier=verifier)
+    talks = row["kind"] == AgentKind.CODEX and not verifier
+    path = log_file(state_dir, export, trial_id, verifier=verifier, talks=talks)
     writing = LIVE_STATES if verifier else LIVE_STATES - {TrialState.VERIFYING}
 
     def goes_on() -> bool:
@@ -50,19 +53,21 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
             state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
         return state[0] in writing
 
-    if not show(path, goes_on if follow_it else None):
+    if not (converse if talks else show)(path, goes_on if follow_it else None):
         note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
 
 
-def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool) -> Path:
+def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool, talks: bool = False) -> Path:
     """The file to read: the run directory's while the trial has one, else the exported artifact.
 
     :param export: the trial's folder below out_dir, when its artifacts were exported.
+    :param talks: codex's conversation, which lies where no container reaches, instead of the agent's output.
     :raises CallFailed: there is no such file (yet).
     """
-    name = VERIFIER_FILE if verifier else AGENT_FILE
-    run_dir = state_dir / "r" / trial_label(trial_id) / "logs"
-    places = [run_dir / name] + ([export / name] if export is not None else [])
+    run_dir, name = state_dir / "r" / trial_label(trial_id), VERIFIER_FILE if verifier else AGENT_FILE
+    name = f"agent/{CONVERSATION}" if talks else name
+    ours = [run_dir / CONVERSATION, run_dir / "kept" / CONVERSATION] if talks else [run_dir / "logs" / name]
+    places = ours + ([export / name] if export is not None else [])
     for place in places:
         if place.is_file() and not place.is_symlink():
             return place
@@ -120,18 +125,28 @@ def show(path: Path, goes_on: Callable[[], bool] | None) -> bool:
     return something
 
 
+def converse(path: Path, goes_on: Callable[[], bool] | None) -> bool:
+    """Print a conversation; with ``goes_on`` follow it.  Whether there was anything in it."""
+    something = False
+    with closing(open_log(path)) as file:
+        for line in conversation.lines(_lines(follow(file, goes_on or (lambda: False)), parts=False)):
+            something = True
+            print(tame(line), flush=goes_on is not None)
+    return something
+
+
 def tame(line: str) -> str:
     """A line that steers no terminal and keeps its blanks: :func:`printable` folds them, so they travel as a sign that it leaves alone."""
     return printable(line.expandtabs().replace(" ", _BLANK), LINE_MAX).replace(_BLANK, " ").rstrip()
 
 
-def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
-    """Whole lines; one that never ends is given in parts of LINE_MAX bytes."""
+def _lines(pieces: Iterator[bytes], *, parts: bool = True) -> Iterator[str]:
+    """Whole lines; with ``parts`` one that never ends is given in parts of LINE_MAX bytes."""
     rest = b""
     for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
         yield from (line.decode("utf-8", "replace") for line in whole)
-        if len(rest) > LINE_MAX:
+        if parts and len(rest) > LINE_MAX:
             yield rest.decode("utf-8", "replace")
             rest = b""
     if rest:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 from anyio import to_thread
 from pydantic import ValidationError
 
@@ -19,13 +18,11 @@ from marathond.core.errors import ArtifactError, ConfigError
 from marathond.gateway.config import GatewayConfig
 from marathond.gateway.files import write_json
 from marathond.practice.gate import gate_practice
-from marathond.practice.server import PracticeServer, practising
+from marathond.practice.server import practising
 from marathond.service.sections_model import GATE_ROUTE, GatewaySection, RouteSection
 
 GATE_KEY = "marathond-gate"
 """Sent to our own process, which takes any key: the gateway wants one for every route."""
-GATES_REMEMBERED, FORGET_S = 256, 60.0
-"""The scripted provider keeps conversations to know where they are; a gate's is over after two answers."""
 
 
 def render(section: GatewaySection, gate_url: str, gate_key: Path) -> dict[str, Any]:
@@ -89,24 +86,7 @@ async def kept(folder: Path | None, section: GatewaySection) -> AsyncIterator[Ga
     if folder is None:
         yield GatewayFile(None, "")
         return
-    async with _gates_answered() as url:
-        file = GatewayFile(folder, url)
+    async with practising(gate_practice(), host="127.0.0.1") as server:
+        file = GatewayFile(folder, server.url + "/v1")
         await file.tell(section)
         yield file
-
-
-@asynccontextmanager
-async def _gates_answered() -> AsyncIterator[str]:
-    """The scripted provider, for as long as the context lasts; its base URL."""
-    async with practising(gate_practice(), host="127.0.0.1") as server, anyio.create_task_group() as group:
-        group.start_soon(_forget, server, name="gates")
-        yield server.url + "/v1"
-        group.cancel_scope.cancel()
-
-
-async def _forget(server: PracticeServer) -> None:
-    while True:
-        await anyio.sleep(FORGET_S)
-        for trial in server.trials.values():
-            for conversation in list(trial.conversations)[:-GATES_REMEMBERED]:
-                del trial.conversations[conversation]
