@@ -139,7 +139,7 @@ def test_a05_a_turn_that_the_infrastructure_failed_is_taken_up_again_once_in_eve
 
 
 @every_arm
-def test_c07_c13_empty_answers_for_ever_end_by_rule_and_are_named(ran: ModelRan, arm: str) -> None:
+def test_c13_c07_empty_answers_for_ever_end_by_rule_and_are_named(ran: ModelRan, arm: str) -> None:
     assert ended_by(ran, "mute", arm) == {"plain": "agent"}.get(arm, "no_progress")
     assert named(ran, "mute", arm) == {"silent_turns", "no_commands"} | ({"no_progress"} if arm in GOALS else set())
     assert ran.reward("mute", arm) == 0.0

@@ -129,24 +129,37 @@ TO_TOML = config.to_toml
 GOALS_ON = {"features": {"goals": True, "unbounded_connection_retries": False}}
 
 
-@pytest.mark.parametrize(
-    ("writer", "named"),
-    [
-        pytest.param(two_parts, "unknown configuration field", id="c02-two-parts"),
-        pytest.param(changed(sandbox_mode=None), "sandbox_mode is None, expected 'danger-full-access'", id="c03-no-sandbox-mode"),
-        pytest.param(changed(**GOALS_ON), "features: goals is True, expected False", id="a10-goals-on"),
-        pytest.param(changed(model_reasoning_effort="low"), "model_reasoning_effort is 'low', expected 'high'", id="a14-effort"),
-        pytest.param(changed(web_search=None), "web_search is None, expected 'disabled'", id="a15-web-search"),
-    ],
-)
-async def test_a10_a14_a15_c02_c03_a_config_that_is_not_in_effect(
+async def not_in_effect(
     ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch, writer: Callable[[Mapping[str, Any]], str], named: str
 ) -> None:
+    """A config.toml by ``writer`` is refused by name before the first token."""
     monkeypatch.setattr(config, "to_toml", writer)
     async with codex_trial(ground, task, codex_arm(), IDLE) as trial:
         code, detail = await refused(trial)
         assert code == "config_mismatch" and named in detail, detail
         assert trial.asked() == (0, 0)
+
+
+async def test_c02_a_config_of_two_parts(ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await not_in_effect(ground, task, monkeypatch, two_parts, "unknown configuration field")
+
+
+async def test_c03_a_config_without_sandbox_mode(ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = changed(sandbox_mode=None)
+    await not_in_effect(ground, task, monkeypatch, writer, "sandbox_mode is None, expected 'danger-full-access'")
+
+
+async def test_a10_goals_that_are_on_in_a_plain_arm(ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await not_in_effect(ground, task, monkeypatch, changed(**GOALS_ON), "features: goals is True, expected False")
+
+
+async def test_a14_another_effort(ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = changed(model_reasoning_effort="low")
+    await not_in_effect(ground, task, monkeypatch, writer, "model_reasoning_effort is 'low', expected 'high'")
+
+
+async def test_a15_web_search_that_is_left_to_codex(ground: Yard, task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await not_in_effect(ground, task, monkeypatch, changed(web_search=None), "web_search is None, expected 'disabled'")
 
 
 async def test_a11_a_project_that_would_rather_have_another_model(ground: Yard, tmp_path: Path) -> None:
