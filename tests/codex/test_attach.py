@@ -90,7 +90,6 @@ async def test_from_nothing_to_a_turn_that_another_client_sees_to_its_end(docker
         story.hear(await until(client, "thread/tokenUsage/updated", thread))
         usage = provider.tally("t1").usage
         assert story.tokens is not None and story.tokens.total.total_tokens == usage.input + usage.output
-        assert client.counts.notifications["thread/tokenUsage/updated"] <= 2  # one more only where the end was heard
         assert client.counts.warnings == []
         marks = [item.item.client_id async for item in items(client, thread, timeout_s=TIMEOUT_S)]
         assert marks == ["m1", None, None, None]

@@ -111,6 +111,15 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
 ) -> None:
     made: list[str] = []
     nets: list[str] = []
+    all_made, sweep = anyio.Event(), sweeper.Sweeper.sweep
+
+    async def sweep_when_made(self: sweeper.Sweeper) -> None:
+        """The sweeper would come in between a container's creation and its start, and rightly so."""
+        await all_made.wait()
+        await sweep(self)
+
+    monkeypatch.setattr(sweeper.Sweeper, "sweep", sweep_when_made)
+    monkeypatch.setattr(sweeper, "GRACE_MS", 0)
     try:
         async with Rig(docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
             await rig.agent_runs()
@@ -118,7 +127,7 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
             other = {**ours, LABEL_LEDGER: "000000000000"}
             made += [await _idle_container(engine, labels) for labels in (ours, other)]
             nets += [await engine.create_network(f"left by {labels[LABEL_LEDGER]}", labels, None) for labels in (ours, other)]
-            monkeypatch.setattr(sweeper, "GRACE_MS", 0)  # not before all is made: the sweeper would come in between
+            all_made.set()
             await rig.until("SELECT count(*) = 2 FROM finding WHERE code IN ('orphan_container', 'orphan_network')")
             await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
             assert [await engine.inspect_container(i) is not None for i in made] == [False, True]
