@@ -143,7 +143,8 @@ def _disclosures(settings: Settings, tasks: Sequence[TaskPlan]) -> Iterator[str]
 
 def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str) -> TaskPlan:
     if not isinstance(task, Unrunnable) and not isinstance(engine, str):
-        task = check_host(task, engine.info.ncpu, engine.info.memory_bytes) or task
+        info, pids = engine.info, settings.limits.pids or None
+        task = check_host(task, info.ncpu, info.memory_bytes, pids=pids, limits_pids=info.limits_pids) or task
     if isinstance(task, Unrunnable):
         return TaskPlan(task.name, None, None, False, None, None, parks=task.code, why=task.detail)
     limits = settings.limits

@@ -92,7 +92,11 @@ async def _make(settings: Settings, read: Sequence[Task | Unrunnable], builds: P
         wanted: list[Wish] = []
         parked: list[Unrunnable] = []
         for task in read:
-            refused = task if isinstance(task, Unrunnable) else check_host(task, info.ncpu, info.memory_bytes)
+            refused = (
+                task
+                if isinstance(task, Unrunnable)
+                else check_host(task, info.ncpu, info.memory_bytes, pids=settings.limits.pids or None, limits_pids=info.limits_pids)
+            )
             if refused is not None:
                 parked.append(refused)
             elif isinstance(task, Task):

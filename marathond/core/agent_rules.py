@@ -1,6 +1,6 @@
-"""What an agent's own log says that people should know beside its score (faults c01, c07, c13).  Pure.
+"""What an agent's own log and its container say that people should know beside its score (faults c01, c07, c13).  Pure.
 
-Owns the findings of a driven agent's end.  They decide nothing: the end was decided by the arm's rules and is graded like every other.
+Owns the findings of an agent's end.  They decide nothing: the end was decided by the arm's rules and is graded like every other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ BY_RULE = {
 """Ends that a rule of the arm brought about: code and words."""
 
 
-def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy) -> list[Found]:
-    """:param kinds: of the entries of its log, in their order."""
+def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy, pids_refused: int = 0) -> list[Found]:
+    """:param kinds: of the entries of its log, in their order.
+
+    :param pids_refused: how often its container was refused another process or thread, for ``limits.pids``.
+    """
     counts = Counter(kinds)
     subject, turns = trial_label(trial_id), counts["turn_completed"]
     found = []
@@ -31,4 +34,7 @@ def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy) -> list[Fou
         found.append(Found("no_commands", "warning", subject, f"ended without one command, in {turns} turns"))
     if silent := counts["silent_turn"]:
         found.append(Found("silent_turns", "warning", subject, f"{silent} of {turns} turns completed with neither a word nor an act"))
+    if pids_refused:
+        words = f"refused another process or thread {pids_refused} times by the end of its agent (limits.pids)"
+        found.append(Found("pids_limit_hit", "warning", subject, words))
     return found

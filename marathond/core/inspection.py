@@ -23,6 +23,8 @@ class Wanted(Protocol):
     def cpus(self) -> float | None: ...
     @property
     def memory_mb(self) -> int | None: ...
+    @property
+    def pids(self) -> int | None: ...
 
 
 class Shown(Protocol):
@@ -44,6 +46,8 @@ class Shown(Protocol):
     def cpus(self) -> float | None: ...
     @property
     def memory_mb(self) -> int | None: ...
+    @property
+    def pids(self) -> int | None: ...
 
 
 def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tuple[str, str] | None:
@@ -66,6 +70,8 @@ def problems(shown: Shown, wanted: Wanted, *, allowed_env: frozenset[str]) -> tu
         return "environment_mismatch", f"cpus are {_limit(shown.cpus)}, asked for {_limit(wanted.cpus)}"
     if shown.memory_mb != wanted.memory_mb:
         return "environment_mismatch", f"memory_mb is {_limit(shown.memory_mb)}, asked for {_limit(wanted.memory_mb)}"
+    if shown.pids != wanted.pids:
+        return "environment_mismatch", f"the limit of pids is {_limit(shown.pids)}, asked for {_limit(wanted.pids)}"
     found = proxies_in({name: value for name, _, value in (item.partition("=") for item in shown.env)})
     dirty = sorted(name for name in found if name not in allowed_env)
     if dirty:

@@ -97,7 +97,7 @@ class Unrunnable:
     """A task directory that parks its cells instead of running.
 
     ``code`` is stable: ``task_missing``, ``task_broken``, ``task_unsupported``, ``task_changed``, ``host_too_small``, ``image_missing``,
-    ``image_build_failed``, ``image_needs_buildkit``.  ``detail`` is one line: what, where, expected.
+    ``image_build_failed``, ``image_needs_buildkit``, ``engine_without_pids``.  ``detail`` is one line: what, where, expected.
     """
 
     name: str
@@ -116,10 +116,20 @@ class AgentKind(StrEnum):
 
 
 class Drive(StrEnum):
-    """How a codex arm is driven: ``turn``, one turn with goals off; ``goal``, a native goal that codex continues by itself."""
+    """How a codex arm is driven: ``turn``, one turn with goals off; ``goal``, a native goal that codex continues by itself; ``wake``, one
+    turn per wake on one thread, goals off, the driver keeping LoopX's cadence."""
 
     TURN = "turn"
     GOAL = "goal"
+    WAKE = "wake"
+
+
+class LoopXProfile(StrEnum):
+    """LoopX's runtime profiles that an arm may ask for; the body that LoopX renders differs by it."""
+
+    SSH_GOAL = "codex_app_ssh_goal"
+    CODEX_CLI = "codex_cli"
+    GENERIC_CLI = "generic_cli"
 
 
 class AfterAgent(StrEnum):
@@ -139,12 +149,30 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopXArm:
+    """What a LoopX arm is given beside codex.  All of it is treatment.
+
+    The first block is one for all arms of a campaign (``[loopx]``), the second the arm's own.  ``package``: what identifies the staged
+    profile with its Python and Node.  ``source``: where LoopX came from (a wheel's hash, a commit).  ``state_inside``: LoopX's state lies in
+    the task's tree.  ``wake_interval_s``: pause between two wakes instead of the one that LoopX asks for; None: LoopX's own.
+    """
+
+    package: str
+    version: str
+    source: str
+    state_inside: bool = False
+
+    profile: LoopXProfile = LoopXProfile.SSH_GOAL
+    wake_interval_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CodexArm:
     """What a codex arm is given and how it is driven.  All of it is treatment.
 
     The first block is one for all arms of a campaign (``[codex]``), the second the arm's own.  ``package``: what identifies the staged
     binaries (version, source and content).  ``infra_retries``: how often a turn that the infrastructure failed is taken up again.
-    ``objective``: of a goal; the whole instruction goes into the turn.  ``operator``: whether a goal that the model declared blocked is
+    ``objective``: of a goal, unless ``loopx`` renders it; the whole instruction goes into the turn.  ``operator``: whether a goal that the model declared blocked is
     resumed, at most ``unblocks_at_most`` times.  ``turns_at_most``: of one trial.  ``idle_turns_at_most``: turns in a row without a tool
     call after which a goal is no longer continued (a model that answers nothing spins 25 turns a second, fault c07).
     """
@@ -165,6 +193,7 @@ class CodexArm:
     unblocks_at_most: int = 8
     turns_at_most: int = 500
     idle_turns_at_most: int = 3
+    loopx: LoopXArm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What the kernel's files say of a container: whether a process is its own, what it was started with, and whether memory ran out in it.
+"""What the kernel's files say of a container: whether a process is its own, what it was started with, and which limits it has met.
 
-Owns ``/proc/PID/cgroup``, ``/proc/PID/environ`` and the memory controller's counters, of cgroup v1, v2 and both at once.  Must not know
-the engine's API.
+Owns ``/proc/PID/cgroup``, ``/proc/PID/environ`` and the counters of the memory and pids controllers, of cgroup v1, v2 and both at once.
+Must not know the engine's API.
 
 Fact (measured on 20.10.24): while a container runs, State.OOMKilled stays false however many of its processes the kernel has killed for
 memory; it turns true when the container ends.  The kernel's own counter is there at once.
@@ -60,14 +60,26 @@ def oom_kills(pid: int, container_id: str) -> int | None:
     None when that cannot be seen from here (an engine elsewhere, another cgroup namespace, no memory controller): then nothing is known
     beyond the engine's own word.
     """
+    return _events(pid, container_id, "memory", "memory.oom_control", "memory.events", "oom_kill")
+
+
+def pids_refused(pid: int, container_id: str) -> int | None:
+    """How often the kernel has refused the container of its process ``pid`` another process or thread for its limit.
+
+    None when that cannot be seen from here, as above.
+    """
+    return _events(pid, container_id, "pids", "pids.events", "pids.events", "max")
+
+
+def _events(pid: int, container_id: str, controller: str, file_v1: str, file_v2: str, key: str) -> int | None:
     try:
         for line in _cgroup_lines(pid):
             number, controllers, path = line.split(":", 2)
             if container_id not in path:
                 continue
-            if "memory" in controllers.split(","):
-                return _counter(_mount("cgroup", "memory"), path, "memory.oom_control")
-            if number == "0" and (count := _counter(_mount("cgroup2", ""), path, "memory.events")) is not None:
+            if controller in controllers.split(","):
+                return _counter(_mount("cgroup", controller), path, file_v1, key)
+            if number == "0" and (count := _counter(_mount("cgroup2", ""), path, file_v2, key)) is not None:
                 return count
     except OSError:
         return None
@@ -83,11 +95,11 @@ def _mount(kind: str, option: str) -> Path | None:
     return None
 
 
-def _counter(mount: Path | None, path: str, name: str) -> int | None:
+def _counter(mount: Path | None, path: str, name: str, key: str) -> int | None:
     if mount is None:
         return None
     file = mount / path.lstrip("/") / name
-    if not file.is_file():  # a unified hierarchy without the memory controller, beside version 1
+    if not file.is_file():  # a unified hierarchy without the controller, beside version 1
         return None
     text = file.read_text()
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), None)
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key} ")), None)

@@ -34,6 +34,7 @@ def engine_info(raw: Mapping[str, Any], api_version: str) -> EngineInfo:
         https_proxy=str(raw.get("HttpsProxy") or ""),
         live_restore=bool(raw.get("LiveRestoreEnabled", False)),
         address_pools=pools,
+        limits_pids=bool(raw.get("PidsLimit", False)),
     )
 
 
@@ -79,6 +80,7 @@ def container(raw: Mapping[str, Any]) -> ContainerInfo:
         created_ms=time_ms(str(raw.get("Created", ""))),
         cpus=int(host.get("NanoCpus") or 0) / 1e9 or None,
         memory_mb=int(host.get("Memory") or 0) // (1 << 20) or None,
+        pids=max(0, int(host.get("PidsLimit") or 0)) or None,
     )
 
 

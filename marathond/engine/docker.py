@@ -95,6 +95,8 @@ def container_body(spec: ContainerSpec) -> dict[str, Any]:
         host["NanoCpus"] = round(spec.cpus * 1_000_000_000)
     if spec.memory_mb is not None:
         host["Memory"] = host["MemorySwap"] = spec.memory_mb * 1024 * 1024
+    if spec.pids is not None:
+        host["PidsLimit"] = spec.pids
     body: dict[str, Any] = {
         "Image": spec.image_id,
         "Entrypoint": [],
@@ -188,6 +190,8 @@ class DockerEngine:
         seen = decode.container(raw)
         if seen.running and not seen.oom_killed and cgroups.oom_kills(seen.pid, seen.id):
             seen = replace(seen, oom_killed=True)
+        if seen.running and seen.pids is not None:
+            seen = replace(seen, pids_refused=cgroups.pids_refused(seen.pid, seen.id))
         if seen.running and raw["Config"].get("Cmd") == PID_1:
             real = proxies_in(await self._real_env(seen))
             if added := [item for item in (f"{name}={value}" for name, value in real.items()) if item not in seen.env]:

@@ -16,10 +16,10 @@ from marathond.flow.world import World
 from marathond.ledger.verbs import agentlog, trials, usage
 
 
-async def write_end(world: World, trial_id: int, ended_by: EndedBy, **end: Any) -> None:
+async def write_end(world: World, trial_id: int, ended_by: EndedBy, *, pids_refused: int, **end: Any) -> None:
     """``end``: what :func:`marathond.ledger.verbs.trials.agent_ended` is given besides."""
     entries = await world.ledger.read(agentlog.entries, trial_id)
-    found = of_agent(trial_id, (entry.kind for entry in entries), ended_by)
+    found = of_agent(trial_id, (entry.kind for entry in entries), ended_by, pids_refused)
     campaign_id, now_ms = world.fixed.campaign_id, world.clock.wall_ms()
     await world.ledger.write(_write, trial_id, found, campaign_id=campaign_id, ended_by=ended_by.value, now_ms=now_ms, **end)
 

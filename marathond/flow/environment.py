@@ -140,6 +140,7 @@ def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, ag
         workdir=task.workdir,
         cpus=task.cpus,
         memory_mb=task.memory_mb,
+        pids=world.fixed.pids,
     )
 
 
@@ -250,6 +251,7 @@ def facts(world: World, task: Task, arm: Arm, info: ContainerInfo) -> tuple[Fact
         Fact("context digest", task.context_digest, "task"),
         Fact("cpus", "unlimited" if task.cpus is None else f"{task.cpus:g}", "not set" if task.cpus is None else "task"),
         Fact("memory_mb", "unlimited" if task.memory_mb is None else str(task.memory_mb), "not set" if task.memory_mb is None else "task"),
+        Fact("pids", "unlimited" if info.pids is None else str(info.pids), "not set" if info.pids is None else "config"),
         Fact("after agent", arm.after_agent.value, "arm"),
         *(Fact(f"task note {n}", note, "task.toml") for n, note in enumerate(task.warnings, start=1)),
     )

@@ -47,6 +47,7 @@ class Scheduler:
         self.images = ImageKeeper(world, group)
         self._ncpu: float | None = None
         self._memory_mb: int | None = None
+        self._limits_pids = True
         self._engine_down = "not asked yet"
         self._engine_seen_ms = -(10**9)
         self._data_root: Path | None = None
@@ -103,7 +104,8 @@ class Scheduler:
         """Park a task that no amount of waiting can fit on this host."""
         if self._ncpu is None or self._memory_mb is None:
             return False
-        refusal = check_host(task, int(self._ncpu), self._memory_mb << 20)
+        pids, limits_pids = self.world.fixed.pids, self._limits_pids
+        refusal = check_host(task, int(self._ncpu), self._memory_mb << 20, pids=pids, limits_pids=limits_pids)
         if refusal is None:
             return False
         now_ms = self.world.clock.wall_ms()
@@ -143,7 +145,7 @@ class Scheduler:
             await self._engine_failed(error)
             return
         self._ncpu, self._memory_mb, self._engine_down = float(info.ncpu), info.memory_bytes >> 20, ""
-        self._data_root = Path(info.data_root)
+        self._data_root, self._limits_pids = Path(info.data_root), info.limits_pids
         observed = {"ok": True, "detail": "", "server_version": info.server_version, "ncpu": info.ncpu, "memory_mb": self._memory_mb}
         await self.world.ledger.write(settings.observe, "engine", observed, now_ms=self.world.clock.wall_ms())
 

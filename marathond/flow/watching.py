@@ -24,6 +24,7 @@ from marathond.ledger.verbs import show, trials, usage
 from marathond.ledger.verbs.context import AgentRow, TrialContext
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import HALT_S, Agent, AgentEnd, Environment
+from marathond.ports.engine import ContainerInfo
 
 SESSION = "agent session"
 """Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
@@ -93,7 +94,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
     # An agent that did not end well may have died with its container, which the engine shows as running for a moment longer.
     info = await settled(world, container_id)
     await ways.close_ways(world, context.trial_id)
-    await _record_end(world, context, agent, end, death, oom_killed=bool(info and info.oom_killed))
+    await _record_end(world, context, agent, end, death, info)
     await collecting.collect(world, context.trial_id)
     if info is None or not info.running:
         shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
@@ -194,10 +195,13 @@ async def _death(world: World, trial_id: int, container_id: str, exec_id: str | 
     if seen is None:
         known = (await world.ledger.read(show.show, trial_id)).facts
         pids = [int(fact.value) for fact in known if fact.name == SESSION]
-    return await prove_death(world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions)
+    return await prove_death(world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix)
 
 
-async def _record_end(world: World, context: TrialContext, agent: Agent, end: AgentEnd | None, death: Death, *, oom_killed: bool) -> None:
+async def _record_end(
+    world: World, context: TrialContext, agent: Agent, end: AgentEnd | None, death: Death, seen: ContainerInfo | None
+) -> None:
+    """``seen``: the container after the agent's death; None: its engine does not know it."""
     assert context.agent is not None
     row, now_mono_ms, trial_id = context.agent, world.clock.mono_ms(), context.trial_id
     credit, timer_ms = 0, TIMER_GRACE_S * 1000
@@ -224,7 +228,8 @@ async def _record_end(world: World, context: TrialContext, agent: Agent, end: Ag
         ended_by,
         exit_code=end.exit_code if end else None,
         exit_source=end.source if end else "",
-        oom_killed=oom_killed,
+        oom_killed=bool(seen and seen.oom_killed),
+        pids_refused=(seen and seen.pids_refused) or 0,
         overrun_ms=overrun_ms,
         processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
         ended_mono_ms=now_mono_ms,

@@ -77,6 +77,8 @@ class Fixed:
     gateway: Ways | None = None
     """None: no arm needs a model."""
     trial_cap_nusd: int | None = None
+    pids: int | None = None
+    """Most processes and threads in a trial's container; None: no limit.  Part of the treatment."""
     money: Rules = field(default_factory=Rules)
     runtime_proxy: Mapping[str, str] = field(default_factory=dict)
     """As configured; for containers of tasks with a network alone."""

@@ -25,7 +25,10 @@ LABEL_CLAIM = "marathond.claim"
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What the engine says of itself and its host.  ``address_pools``: configured (base, size) pairs, empty when built-in."""
+    """What the engine says of itself and its host.  ``address_pools``: configured (base, size) pairs, empty when built-in.
+
+    ``limits_pids``: whether it can bound a container's processes; without the kernel's controller it leaves such a limit out, with success.
+    """
 
     server_version: str
     api_version: str
@@ -36,6 +39,7 @@ class EngineInfo:
     https_proxy: str
     live_restore: bool
     address_pools: tuple[tuple[str, int], ...] = ()
+    limits_pids: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,9 @@ class NetworkInfo:
 class ContainerInfo:
     """One container.  ``network_mode`` as in HostConfig; ``env`` is Config.Env; ``exit_code`` and ``oom_killed`` from State.
 
-    ``cpus`` (cores) and ``memory_mb`` are the limits that hold, None: unlimited.  From a listing (not an inspect) ``pid`` is 0, ``env``
-    empty, ``oom_killed`` False and both limits None: the list does not carry them.
+    ``cpus`` (cores), ``memory_mb`` and ``pids`` (processes and threads) are the limits that hold, None: unlimited.  ``pids_refused``: how
+    often the kernel has refused it another process for that limit; None: not seen.  From a listing (not an inspect) ``pid`` is 0, ``env``
+    empty, ``oom_killed`` False and all limits None: the list does not carry them.
     """
 
     id: str
@@ -76,6 +81,8 @@ class ContainerInfo:
     created_ms: int = 0
     cpus: float | None = None
     memory_mb: int | None = None
+    pids: int | None = None
+    pids_refused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class ContainerSpec:
     workdir: str | None = None
     cpus: float | None = None
     memory_mb: int | None = None
+    pids: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from marathond.core.subnets import SMALLEST_PREFIX
 from marathond.service.knobs import KNOBS
 
 SLUG = r"[a-z0-9]+(?:[-_][a-z0-9]+)*"
+PIDS_AT_LEAST, PIDS_AT_MOST = 32, 1 << 22
+"""The idle container with a shell and its tools fits into the first, a codex needs more; the kernel numbers no more than the second."""
 _OWN_FOLDERS = ("/tests", "/solution", "/logs", "/marathond")
 
 
@@ -62,6 +64,12 @@ def _path(value: Any) -> Any:
 def _env_name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise _wrong("must be a variable's name (letters, digits, _)")
+    return value
+
+
+def _pids(value: int) -> int:
+    if value and not PIDS_AT_LEAST <= value <= PIDS_AT_MOST:
+        raise _wrong(f"must be 0 (no limit) or lie in {PIDS_AT_LEAST}-{PIDS_AT_MOST}")
     return value
 
 
@@ -200,12 +208,13 @@ class Admission(Section):
 
 
 class Limits(Section):
-    """``[limits]``: how long agents and verifiers may take; the first four are part of the treatment."""
+    """``[limits]``: how long agents and verifiers may take, and how many processes; the first five are part of the treatment."""
 
     agent_timeout_s: Annotated[Num, Field(gt=0, le=31536000)] | None = Field(default=None, description="our own deadline of an agent")
     agent_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's agent limit")
     verifier_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's verifier limit")
     after_agent: AfterAgent = Field(default=AfterAgent.KEEP_DETACHED, description="what happens to processes an agent detached on purpose")
+    pids: Annotated[Int, AfterValidator(_pids)] = Field(default=16384, description="processes and threads of one container; 0: no limit")
     gate_timeout_s: Num = Field(default=60.0, gt=0, le=86400, description="deadline of one gate before the agent's start")
     artifact_max_mb: Int = Field(default=2048, ge=1, le=2**20, description="most that is collected from one trial")
     artifact_max_files: Int = Field(default=20000, ge=1, le=10**7, description="most files that are collected from one trial")

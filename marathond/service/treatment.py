@@ -40,6 +40,7 @@ TREATMENT_KEYS = frozenset(
         "limits.agent_timeout_multiplier",
         "limits.verifier_timeout_multiplier",
         "limits.after_agent",
+        "limits.pids",
         "engine.build_args",
         "network.runtime_proxy",
         "gateway.strip",
@@ -93,6 +94,7 @@ def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
 def campaign_treatment(settings: Settings) -> dict[str, Any]:
     """What all cells of a campaign share: limits, multipliers, after-agent policy, build arguments that are no proxy, the runtime proxy.
 
+    No limit of processes has the form, and the hash, of campaigns from before there was one.
     A proxy's user and password are how one gets there, not where: they may change.
     """
     limits = settings.limits
@@ -103,6 +105,7 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
         "verifier_timeout_multiplier": limits.verifier_timeout_multiplier,
         "after_agent": limits.after_agent.value,
         "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
+        **({"pids": limits.pids} if limits.pids else {}),
         **({"runtime_proxy": proxy_words(proxy)} if (proxy := settings.network.runtime_proxy) else {}),
     } | (_model_treatment(settings) if settings.drives_codex else {})
 

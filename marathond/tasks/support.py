@@ -77,14 +77,21 @@ def _table(root: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def network_of(environment: Section, agent: Section, verifier: Section) -> tuple[NetworkPolicy, str] | str:
+FORMAT_DEFAULT, CONFIGURED = "format default", "network.undeclared"
+"""Where the network of a task came from that declares none."""
+
+
+def network_of(
+    environment: Section, agent: Section, verifier: Section, undeclared: NetworkPolicy = NetworkPolicy.PUBLIC
+) -> tuple[NetworkPolicy, str] | str:
     """The one network policy of a task and where it came from, or a refusal by name when its phases differ.
 
-    A phase without its own ``network_mode`` has the environment's; an environment without one is ``public``, by the format.
+    A phase without its own ``network_mode`` has the environment's; an environment without one is ``public``, by the format, or what the
+    configuration says instead (``undeclared``, fault b17: never silently).
 
     :raises ConfigError: a mode that is no word of the format.
     """
-    base, origin = _baseline(environment)
+    base, origin = _baseline(environment, undeclared)
     own = {phase.name: _mode(phase) for phase in (agent, verifier)}
     effective = {name: mode or base for name, mode in own.items()}
     first, second = effective.values()
@@ -93,12 +100,12 @@ def network_of(environment: Section, agent: Section, verifier: Section) -> tuple
         return f"task.toml: network_mode: phases whose networks differ are not supported ({words})"
     if first is base:
         return base, origin
-    if origin != "format default":
+    if origin not in {FORMAT_DEFAULT, CONFIGURED}:
         return f"task.toml: network_mode: phases whose networks differ are not supported (environment {_word(base)}, phases {_word(first)})"
     return first, "task agent and verifier network_mode"
 
 
-def _baseline(environment: Section) -> tuple[NetworkPolicy, str]:
+def _baseline(environment: Section, undeclared: NetworkPolicy) -> tuple[NetworkPolicy, str]:
     allow = environment.boolean("allow_internet")
     mode = _mode(environment)
     if allow is not None:
@@ -107,7 +114,7 @@ def _baseline(environment: Section) -> tuple[NetworkPolicy, str]:
         return mode, "task network_mode"
     if allow is not None:
         return (NetworkPolicy.PUBLIC if allow else NetworkPolicy.NONE), "task allow_internet"
-    return NetworkPolicy.PUBLIC, "format default"
+    return undeclared, FORMAT_DEFAULT if undeclared is NetworkPolicy.PUBLIC else CONFIGURED
 
 
 def _mode(section: Section) -> NetworkPolicy | None:
@@ -136,8 +143,14 @@ class Sized(Protocol):
     def memory_mb(self) -> int | None: ...
 
 
-def check_host(task: Sized, ncpu: int, memory_bytes: int) -> Unrunnable | None:
-    """Refuse a task that declares more than the engine's host has (``ncpu`` processors, ``memory_bytes``); storage is not checked here."""
+def check_host(task: Sized, ncpu: int, memory_bytes: int, *, pids: int | None, limits_pids: bool) -> Unrunnable | None:
+    """Refuse a task that declares more than the engine's host has (``ncpu`` processors, ``memory_bytes``); storage is not checked here.
+
+    And every task where a limit of processes is configured (``pids``) that the engine would silently leave out (``limits_pids`` False).
+    """
+    if pids is not None and not limits_pids:
+        detail = f"limits.pids = {pids}: this engine cannot limit processes (no pids cgroup); a campaign with limits.pids = 0 would run"
+        return Unrunnable(task.name, task.path, "engine_without_pids", detail)
     if task.cpus is not None and task.cpus > ncpu:
         detail = f"environment.cpus = {task.cpus:g}: this host has {ncpu}"
     elif task.memory_mb is not None and task.memory_mb * MEBIBYTE > memory_bytes:

@@ -27,6 +27,10 @@ VERIFIER = "echo \"$(id -u) $SECRET $(ls /sys/class/net | tr '\\n' ' ')\" >/logs
 # The hog is a child: the agent itself lives on, and so does the container.
 HOG = "sh -c 'head -c 300000000 /dev/zero | tail -n 1 >/dev/null'; echo \"child exited $?\" >/logs/artifacts/child; exit 0"
 MEMORY_MB, CPUS = 64, 0.5
+PIDS, ASKED = 64, 200
+# Bounded twice: by the container's limit, and by the loop itself.  A shell that cannot fork says so and ends.
+MANY = "i=0; while [ $i -lt %d ]; do %s & i=$((i+1)); echo $i >/logs/artifacts/forked; done"
+"""A shell's loop that starts so many processes, and counts those it got."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,8 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         make_task(root, "networked", instruction=LOOK, test=VERIFIER, network="public"),
         make_task(root, "hog", instruction=HOG, test=VERIFIER, environment=limits, agent_s=200),
         make_task(root, "no-such-user", instruction="exit 0", test=VERIFIER),
+        make_task(root, "many", instruction=MANY % (ASKED, "sleep 30"), test=VERIFIER, agent_s=200),
+        make_task(root, "many-detached", instruction=MANY % (ASKED, "setsid sleep 30"), test=VERIFIER, agent_s=200),
     ]
     undeclared = make_task(root, "says-nothing", instruction=LOOK, test=VERIFIER)
     for name, old, new in (
@@ -53,7 +59,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         file = root / name / "task.toml"
         file.write_text(file.read_text().replace(old, new))
     arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
-    with campaign(docker_host, [*tasks, undeclared], arms, {"admission.passes": 1}) as ran:
+    with campaign(docker_host, [*tasks, undeclared], arms, {"admission.passes": 1, "limits.pids": PIDS}) as ran:
         yield ran
 
 
@@ -97,6 +103,22 @@ def test_b09_memory_is_the_engines_word_and_the_agents_affair(ran: Ran) -> None:
     assert artifact(ran, "hog", "child") == "child exited 137"
     assert ran.agent("hog", "exit_code, oom_killed") == (0, 1)
     assert ran.reward("hog") == 1.0 and ran.flags("hog") == []
+
+
+def test_processes_without_end_meet_the_container_s_limit_and_the_trial_is_graded(ran: Ran) -> None:
+    """The agent gets its errors, the host nothing, and what it started dies with it.  Who met the limit is named, who did not is not."""
+    assert ran.facts("look")["pids"] == (str(PIDS), "config")
+    assert 0 < int(artifact(ran, "many", "forked")) < PIDS
+    assert ran.agent("many", "exit_code") != 0 and ran.reward("many") == 1.0 and ran.flags("many") == []
+    named = dict(ran.rig.sql("SELECT subject, detail FROM finding WHERE code = 'pids_limit_hit'"))
+    assert set(named) == {f"t{ran.trial(task):04}" for task in ("many", "many-detached")}
+    assert "limits.pids" in named[f"t{ran.trial('many'):04}"]
+
+
+def test_a_container_that_its_agent_left_full_is_graded_or_shown_to_a_person_and_never_repeated(ran: Ran) -> None:
+    """What it detached is kept, as the policy says, and may leave the verifier no room: then a person decides."""
+    assert 0 < int(artifact(ran, "many-detached", "forked")) < PIDS
+    assert ran.voids("many-detached") == [] and ran.state("many-detached") in ("scored", "review")
 
 
 def test_b08_a_user_that_does_not_exist_is_a_gate_with_the_engines_words(ran: Ran) -> None:

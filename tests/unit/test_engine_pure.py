@@ -179,10 +179,10 @@ def test_times_of_the_engine_are_milliseconds() -> None:
 
 
 def test_a_container_request_holds_limits_mounts_and_no_swap() -> None:
-    spec = ContainerSpec("n", "sha256:1", {"l": "1"}, "net", env={"A": "b"}, mounts=[Mount("/s", "/t")], cpus=1.5, memory_mb=512)
+    spec = ContainerSpec("n", "sha256:1", {"l": "1"}, "net", env={"A": "b"}, mounts=[Mount("/s", "/t")], cpus=1.5, memory_mb=512, pids=64)
     body = container_body(spec)
     host = body["HostConfig"]
-    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, 512 << 20, 512 << 20)
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1_500_000_000, 512 << 20, 512 << 20, 64)
     assert host["Mounts"] == [{"Type": "bind", "Source": "/s", "Target": "/t", "ReadOnly": True}]
     assert (host["NetworkMode"], body["Env"], body["Entrypoint"]) == ("net", ["A=b"], [])
     assert container_body(ContainerSpec("n", "i", {}, None))["HostConfig"] == {"NetworkMode": "none", "Mounts": []}

@@ -102,7 +102,7 @@ def test_labels_network_image_and_state_are_compared() -> None:
 @pytest.mark.parametrize(("asked", "shown"), [(None, 0.5), (0.5, None), (0.5, 0.4), (64, None), (None, 64), (64, 128)])
 def test_limits_that_do_not_hold_as_asked_are_named(asked: float | None, shown: float | None) -> None:
     """An environment with other limits than the task's is another task; None is unlimited."""
-    for key in ("cpus", "memory_mb"):
+    for key in ("cpus", "memory_mb", "pids"):
         spec, info = dataclasses.replace(SPEC, **{key: asked}), dataclasses.replace(SHOWN, **{key: shown})
         found = problems(info, spec, allowed_env=frozenset())
         assert found is not None and found[0] == "environment_mismatch"

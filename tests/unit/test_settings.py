@@ -158,6 +158,8 @@ ONE_LINE = [
     ("[limits]\nagent_timeout_s = 99999999", "config.toml:7: limits.agent_timeout_s = 99999999: must be at most 31536000"),
     ("[limits]\nagent_timeout_s = inf", "config.toml:7: limits.agent_timeout_s = Infinity: must be a finite number"),
     ("[limits]\nagent_timeout_s = 2026-01-02", "config.toml:7: limits.agent_timeout_s = 2026-01-02: must be a number"),
+    ("[limits]\npids = 31", "config.toml:7: limits.pids = 31: must be 0 (no limit) or lie in 32-4194304"),
+    ("[limits]\npids = true", "config.toml:7: limits.pids = true: must be a whole number"),
     ("[limits]\nafter_agent = 3", "config.toml:7: limits.after_agent = 3: must be one of keep-detached, kill-all"),
     ("[limts]\nx = 3", "config.toml:6: limts: unknown section; did you mean limits?"),
     ("[admission]\n\nconcurency = 3", "config.toml:8: admission.concurency = 3: unknown key; did you mean concurrency?"),
@@ -251,12 +253,12 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(read:
     assert str(caught.value).split("\n") == [
         "env MARATHOND_ENGINE__BUILD_ARGS: engine.build_args = {: must be JSON: Expecting property name enclosed in double quotes: "
         "line 1 column 2 (char 1)",
-        "env MARATHOND_LIMTS__X: no such setting",
+        "env MARATHOND_LIMTS__X: no such setting; did you mean MARATHOND_LIMITS__PIDS?",
         "env MARATHOND_LIMITS__AGENT_TIMEOUT_S: limits.agent_timeout_s = -1: must be greater than 0",
         "config.toml:7: network.cap = 0: must be at least 1",
         "config.toml:9: admission.passes = 0: must be at least 1",
         "config.toml:11: limits.nope = 1: unknown key; known: agent_timeout_s, agent_timeout_multiplier, verifier_timeout_multiplier, "
-        "after_agent, gate_timeout_s, artifact_max_mb, artifact_max_files",
+        "after_agent, pids, gate_timeout_s, artifact_max_mb, artifact_max_files",
     ]
     assert len(caught.value.errors) == 6
     assert all(isinstance(error, ConfigError) for error in caught.value.errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -289,10 +290,18 @@ def test_reading_writes_nothing(make_task: MakeTask) -> None:
 
 def test_host_too_small(make_task: MakeTask) -> None:
     read = task(make_task(IMAGE + "cpus = 4\nmemory_mb = 1024"))
-    assert check_host(read, 4, 1 << 30) is None
-    few, little = check_host(read, 2, 1 << 30), check_host(read, 4, (1 << 30) - 1)
+    check = partial(check_host, read, pids=16384, limits_pids=True)
+    assert check(4, 1 << 30) is None
+    few, little = check(2, 1 << 30), check(4, (1 << 30) - 1)
     assert few is not None and few.code == "host_too_small" and "cpus = 4: this host has 2" in few.detail
     assert little is not None and little.code == "host_too_small" and "memory_mb = 1024: this host has 1023" in little.detail
+
+
+def test_an_engine_that_would_leave_a_limit_of_processes_out_is_named(make_task: MakeTask) -> None:
+    read = task(make_task(IMAGE))
+    assert check_host(read, 4, 1 << 30, pids=None, limits_pids=False) is None
+    parked = check_host(read, 4, 1 << 30, pids=64, limits_pids=False)
+    assert parked is not None and parked.code == "engine_without_pids" and "limits.pids = 64: this engine cannot" in parked.detail
 
 
 SAMPLE = """

@@ -64,6 +64,7 @@ OTHER: dict[str, object] = {
     "limits.agent_timeout_multiplier": 2,
     "limits.verifier_timeout_multiplier": 4,
     "limits.after_agent": "kill-all",
+    "limits.pids": 0,
     "engine.build_args": {"VERSION": "2"},
     "network.runtime_proxy": {"HTTP_PROXY": "http://proxy:3128"},
     "gateway.strip": ["a.b"],
@@ -175,11 +176,12 @@ def test_the_canonical_form_does_not_depend_on_the_order_of_keys(one: dict[str, 
 
 def test_the_canonical_form_never_changes_between_versions(config: Path) -> None:
     """A campaign in a ledger outlives an upgrade: a changed form would refuse it."""
-    assert canonical_json(campaign_treatment(_with(config, limits__agent_timeout_s=5340.5))) == (
+    assert canonical_json(campaign_treatment(_with(config, limits__agent_timeout_s=5340.5, limits__pids=0))) == (
         '{"after_agent":"keep-detached","agent_timeout_multiplier":1,"agent_timeout_s":5340.5,"build_args":{},"format":1,'
         '"verifier_timeout_multiplier":1}'
     )
-    assert _hash(_with(config)) == "sha256:de4e8b3b11e0cb557cb5396078369581889035d3d0db57c5bfa4796e5ee92043"
+    assert campaign_treatment(_with(config))["pids"] == 16384
+    assert _hash(_with(config, limits__pids=0)) == "sha256:de4e8b3b11e0cb557cb5396078369581889035d3d0db57c5bfa4796e5ee92043"
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"x": float("nan")})
 
