@@ -178,12 +178,16 @@ def run_harbor_python(
 
 @contextlib.contextmanager
 def harbor_view(folder: Path, timeout_s: float = 240.0) -> Iterator[str]:
-    """Harbor's viewer over a folder of jobs, on a free port of the loopback: its base URL.  What ``harbor view`` runs, without the CLI."""
+    """Harbor's viewer over a folder of jobs, on a free port of the loopback: its base URL.  What ``harbor view`` runs, without the CLI.
+
+    The viewer keeps an index in a temporary folder and is killed before it can remove it: it gets one of its own, which goes with it.
+    """
     env = harbor_env("view")
-    argv = env.command(["python", "-c", _VIEWER, str(folder)], [folder])
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory(prefix="mt-view-") as scratch:
+        argv = env.command(["python", "-c", _VIEWER, str(folder)], [folder, Path(scratch)])
+        environment = env.environment() | {"TMPDIR": scratch}
         process = subprocess.Popen(
-            argv, env=env.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+            argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
         )
         assert process.stdout is not None
         try:
