@@ -15,7 +15,7 @@ from anyio import sleep
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
-from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, Keep, Receipt, RunDir
+from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 
 OUTPUT = "/logs/agent/output.txt"
@@ -47,7 +47,12 @@ class CommandAgent:
 
     needs_model = False
     has_tool_sessions = False
+    harness_folders: Sequence[str] = ()
+    harness_prefix = ""
     keeps: Sequence[Keep] = ()
+
+    def image_check(self, arm: Arm, staged: Mapping[str, Path]) -> ImageCheck | None:
+        return None
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         return arm.mounts

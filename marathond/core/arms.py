@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Drive, Mount
+from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile, Mount
 
 
 def arm_to_data(arm: Arm) -> dict[str, Any]:
@@ -26,7 +26,19 @@ def arm_to_data(arm: Arm) -> dict[str, Any]:
 
 
 def codex_to_data(codex: CodexArm) -> dict[str, Any]:
-    return {**asdict(codex), "drive": codex.drive.value}
+    """An arm without LoopX has the form, and the hash, of arms from before there was one."""
+    data = {**asdict(codex), "drive": codex.drive.value}
+    if codex.loopx is None:
+        del data["loopx"]
+    else:
+        data["loopx"]["profile"] = codex.loopx.profile.value
+    return data
+
+
+def _codex_from_data(data: Mapping[str, Any]) -> CodexArm:
+    loopx = data.get("loopx")
+    given = None if loopx is None else LoopXArm(**{**loopx, "profile": LoopXProfile(loopx["profile"])})
+    return CodexArm(**{**data, "drive": Drive(data["drive"]), "loopx": given})
 
 
 def arm_from_data(data: Mapping[str, Any]) -> Arm:
@@ -41,5 +53,5 @@ def arm_from_data(data: Mapping[str, Any]) -> Arm:
         mounts=tuple(Mount(m["source"], m["target"], m["read_only"]) for m in data["mounts"]),
         install_check=tuple(data["install_check"]),
         after_agent=AfterAgent(data["after_agent"]),
-        codex=None if data.get("codex") is None else CodexArm(**{**data["codex"], "drive": Drive(data["codex"]["drive"])}),
+        codex=None if data.get("codex") is None else _codex_from_data(data["codex"]),
     )

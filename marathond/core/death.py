@@ -33,7 +33,13 @@ class Verdict:
 
 
 def judge(
-    processes: Iterable[Proc], *, main_pid: int, agent_pids: Iterable[int], policy: AfterAgent, tool_sessions: bool = False
+    processes: Iterable[Proc],
+    *,
+    main_pid: int,
+    agent_pids: Iterable[int],
+    policy: AfterAgent,
+    tool_sessions: bool = False,
+    harness: str = "",
 ) -> Verdict:
     """Decide over one paused look.
 
@@ -41,6 +47,8 @@ def judge(
     :param agent_pids: host pids of the execs that must be dead (their sessions bear the same numbers).
     :param tool_sessions: an agent that gives each tool command a session of its own (codex 0.171 does): the sessions of its children are
         what it is doing right now, and die with it (fault b07).  What a command put into a further session is detached.
+    :param harness: how the command line of a process of the harness starts, empty: there is none.  Only some arms have one, so it never
+        runs on beside the verifier, wherever its session is (fault c17: LoopX's daemon outlives the call that started it).
     """
     everyone = list(processes)
     by_pid = {p.pid: p for p in everyone}
@@ -55,5 +63,7 @@ def judge(
     if tool_sessions:
         sessions = {p.session for p in others if p.ppid in doomed}
         doomed |= {p.pid for p in others if p.session in sessions}
+    if harness:
+        doomed |= {p.pid for p in others if p.argv.startswith(harness)}
     kill = tuple(p for p in others if p.pid in doomed)
     return Verdict(kill, tuple(p for p in others if p not in kill))

@@ -37,11 +37,17 @@ def _procs(processes: Iterable[Process]) -> list[Proc]:
 
 
 async def prove_death(
-    world: World, container_id: str, agent_pids: Iterable[int], policy: AfterAgent, *, tool_sessions: bool = False
+    world: World,
+    container_id: str,
+    agent_pids: Iterable[int],
+    policy: AfterAgent,
+    *,
+    tool_sessions: bool = False,
+    harness: str = "",
 ) -> Death:
     """Until no process of the agent's sessions lives.  Raises GateFailed("agent_undead") when that cannot be shown."""
     engine, pids = world.engine, frozenset(agent_pids)
-    decided = functools.partial(judge, agent_pids=pids, policy=policy, tool_sessions=tool_sessions)
+    decided = functools.partial(judge, agent_pids=pids, policy=policy, tool_sessions=tool_sessions, harness=harness)
     killed: dict[int, Proc] = {}
     paused_once = False
     for attempt in range(ROUNDS):

@@ -8,6 +8,7 @@ timed out and completed later (looked up by label, never assumed undone); a riva
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from itertools import islice
 
 import anyio
@@ -159,7 +160,7 @@ def standard_mounts(run: RunDir) -> tuple[Mount, ...]:
     )
 
 
-def make_run_dir(run: RunDir, instruction: str) -> None:
+def make_run_dir(run: RunDir, instruction: str, harness_folders: Sequence[str] = ()) -> None:
     """The trial's folders: the root is ours alone, what is mounted is open to the agent's uid (Harbor does the same).
 
     Modes are set, not left to the daemon's umask: an agent that cannot read its instruction would score 0 and look fine.
@@ -181,6 +182,8 @@ def make_run_dir(run: RunDir, instruction: str) -> None:
         (run.logs / "artifacts", 0o777),
         (run.ctl, 0o777),
         (run.home, 0o777),
+        (run.harness, 0o711),
+        *((run.harness / name, 0o777) for name in harness_folders),
     ):
         folder.mkdir()
         folder.chmod(mode)

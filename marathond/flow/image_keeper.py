@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import TaskGroup
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed
+from marathond.flow.fitness import Fitness
 from marathond.flow.images import Failed, ImageMaker, Wish, wishes
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import admission, findings
@@ -38,6 +39,7 @@ class ImageKeeper:
             pull_timeout_s=fixed.pull_timeout_s,
             tell=_told,
         )
+        self._fitness = Fitness(world)
         self._under_way: set[int] = set()
         self._proxy_named = False
 
@@ -59,11 +61,9 @@ class ImageKeeper:
 
     async def _ensure(self, task: StoredTask) -> None:
         assert task.context_digest is not None
-        data = task.data
-        made = None
-        for wish in wishes(
-            task.name, Path(task.path), image=data["image"], digest=task.context_digest, build_timeout_s=data["build_timeout_s"]
-        ):
+        data, made = task.data, None
+        limit_s = data["build_timeout_s"] * self.world.fixed.build_multiplier
+        for wish in wishes(task.name, Path(task.path), image=data["image"], digest=task.context_digest, build_timeout_s=limit_s):
             outcome = await self.maker.make(wish)
             if isinstance(outcome, Failed):
                 await self._name_dead_proxy()
@@ -71,6 +71,14 @@ class ImageKeeper:
                 return
             made = outcome.image if wish.role == "task" else made
         assert made is not None
+        try:
+            unfit = await self._fitness.problem(made.id)
+        except GateFailed as error:  # a staged tree is gone: each of its trials names it
+            log.warning("fitness_unknown", task=task.name, error=str(error))
+            unfit = ""
+        if unfit:
+            await self._park(task, "runtime_unfit", unfit)
+            return
         self.world.images[task.task_id] = made
         if self._proxy_named:
             await self._name_dead_proxy()  # something could be had: is it over?

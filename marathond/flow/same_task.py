@@ -22,7 +22,7 @@ async def same_task(world: World, context: TrialContext) -> Task:
 
     :raises GateFailed: ``task_vanished``: it changed, broke or is gone.  Its cells without a result are parked then, by name.
     """
-    seen = await to_thread.run_sync(read_task, Path(context.task_path), world.fixed.environ)
+    seen = await to_thread.run_sync(read_task, Path(context.task_path), world.fixed.environ, world.fixed.undeclared_network)
     if isinstance(seen, Task) and seen.digest == context.task_digest:
         return seen
     if isinstance(seen, Unrunnable):

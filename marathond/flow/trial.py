@@ -130,7 +130,7 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
         raise GateFailed("image_gone", "the task's image is no longer known to this daemon")
     run = world.run_dir(trial_id)
     try:
-        await to_thread.run_sync(environment.make_run_dir, run, task.instruction)
+        await to_thread.run_sync(environment.make_run_dir, run, task.instruction, agent.harness_folders)
     except OSError as error:
         raise GateFailed("run_dir_lost", str(error)) from error
     network_id = await environment.network_up(world, context)

@@ -195,7 +195,9 @@ async def _death(world: World, trial_id: int, container_id: str, exec_id: str | 
     if seen is None:
         known = (await world.ledger.read(show.show, trial_id)).facts
         pids = [int(fact.value) for fact in known if fact.name == SESSION]
-    return await prove_death(world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix)
+    return await prove_death(
+        world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix
+    )
 
 
 async def _record_end(

@@ -22,6 +22,7 @@ from marathond.flow.world import Ways, World, log
 from marathond.gateway import files
 from marathond.gateway.files import Listener
 from marathond.ports.agent import ModelAccess
+from marathond.ports.clock import Clock
 from marathond.ports.engine import ContainerInfo
 
 ACK_S = 20.0
@@ -165,16 +166,21 @@ class SignOfLife:
 
 async def sign_of_life(world: World) -> SignOfLife:
     """Cheap: one small file.  What cannot be read is away."""
+    return await to_thread.run_sync(read_sign_of_life, _ways(world).folder, world.clock)
+
+
+def read_sign_of_life(folder: Path, clock: Clock) -> SignOfLife:
+    """:param folder: where daemon and gateway meet."""
     try:
-        told = await to_thread.run_sync(files.read_json, _ways(world).folder / "alive.json")
+        told = files.read_json(folder / "alive.json")
     except ArtifactError as error:
         return SignOfLife(f"its sign of life cannot be read: {error}")
     if told is None:
         return SignOfLife("it has never given a sign of life: is marathond-gateway running?")
-    if told.get("boot_id") != world.clock.boot_id:
+    if told.get("boot_id") != clock.boot_id:
         return SignOfLife("no sign of life since the host was started")
     at_ms = told.get("mono_ms")
-    age_ms = world.clock.mono_ms() - at_ms if isinstance(at_ms, int) else ALIVE_MS + 1
+    age_ms = clock.mono_ms() - at_ms if isinstance(at_ms, int) else ALIVE_MS + 1
     if age_ms > ALIVE_MS:
         return SignOfLife(f"no sign of life for {age_ms // 1000} s: is marathond-gateway running?")
     keys = told.get("key_errors")

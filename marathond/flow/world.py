@@ -14,7 +14,7 @@ import anyio
 import structlog
 
 from marathond.core.errors import EngineTimeout, EngineUnreachable
-from marathond.core.model import trial_label
+from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
 from marathond.core.plan import Limits
 from marathond.ports.agent import RunDir
@@ -77,6 +77,10 @@ class Fixed:
     gateway: Ways | None = None
     """None: no arm needs a model."""
     trial_cap_nusd: int | None = None
+    undeclared_network: NetworkPolicy = NetworkPolicy.PUBLIC
+    """Of tasks that declare none.  Part of the treatment."""
+    build_multiplier: float = 1.0
+    """Times a task's limit of an image build."""
     pids: int | None = None
     """Most processes and threads in a trial's container; None: no limit.  Part of the treatment."""
     money: Rules = field(default_factory=Rules)

@@ -58,6 +58,11 @@ class RunDir:
         return self.root / "home"
 
     @property
+    def harness(self) -> Path:
+        """What an arm's harness keeps in its trial, below folders that its agent names (``Agent.harness_folders``) and mounts."""
+        return self.root / "harness"
+
+    @property
     def kept(self) -> Path:
         return self.root / "kept"
 
@@ -228,6 +233,17 @@ class ReceiptInvalid(ValueError):
     """What a receipt is made of, or the receipt itself, has not the shape that it must have (fault e03); ``str()`` names the field."""
 
 
+@dataclass(frozen=True, slots=True)
+class ImageCheck:
+    """Whether what an arm mounts can run in an image at all: ``argv`` must exit 0 there, in a container without a network that lives for
+    nothing else.  ``what`` names it for people.  A task whose image fails is parked (``runtime_unfit``) for all arms of the campaign."""
+
+    what: str
+    mounts: tuple[Mount, ...]
+    argv: tuple[str, ...]
+    timeout_s: float = 60.0
+
+
 class Agent(Protocol):
     @property
     def needs_model(self) -> bool:
@@ -241,6 +257,21 @@ class Agent(Protocol):
 
     @property
     def keeps(self) -> Sequence[Keep]: ...
+
+    @property
+    def harness_folders(self) -> Sequence[str]:
+        """Folders below ``run_dir.harness`` that the flow makes with the run directory, open to the agent's user."""
+        ...
+
+    @property
+    def harness_prefix(self) -> str:
+        """Processes whose command line starts with this belong to the harness and die with the agent under every policy (fault c17);
+        empty: there are none."""
+        ...
+
+    def image_check(self, arm: Arm, staged: Mapping[str, Path]) -> ImageCheck | None:
+        """None: nothing that could fail.  ``staged`` as for ``mounts``; raises GateFailed like it."""
+        ...
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         """``staged``: package id to its folder on the host.  Raises GateFailed when what the arm needs is not staged."""

@@ -18,10 +18,11 @@ from marathond.agents.codex.client import connect
 from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
 from marathond.agents.codex.gates import Place
+from marathond.agents.loopx import profile
 from marathond.agents.projectfiles import project_files
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
-from marathond.ports.agent import HALT_S, AgentEnd, Environment, Finished, GatePassed, Keep, Receipt, RunDir
+from marathond.ports.agent import HALT_S, AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 
 DRAIN_S = 30.0
 """For the driver to write down what a server said before it ended."""
@@ -33,13 +34,19 @@ class CodexAgent:
     needs_model = True
     has_tool_sessions = True
     keeps: Sequence[Keep] = leavings.KEEPS
+    harness_folders: Sequence[str] = profile.FOLDERS
+    harness_prefix = f"{profile.ROOT}/"
+
+    def image_check(self, arm: Arm, staged: Mapping[str, Path]) -> ImageCheck | None:
+        return None if arm.codex is None or arm.codex.loopx is None else profile.image_check(arm.codex.loopx, staged)
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
         assert arm.codex is not None
         tree = staged.get(arm.codex.package)
         if tree is None:
             raise GateFailed("gate_failed", f"codex {arm.codex.package} is not staged here: marathonctl stage")
-        return (Mount(str(tree), gates.TREE), Mount(str(run_dir.home), gates.HOME, read_only=False), *arm.mounts)
+        loopx = () if arm.codex.loopx is None else profile.mounts(arm.codex.loopx, run_dir, staged)
+        return (Mount(str(tree), gates.TREE), Mount(str(run_dir.home), gates.HOME, read_only=False), *loopx, *arm.mounts)
 
     def environment(self, task: Task, arm: Arm) -> Mapping[str, str]:
         return {}

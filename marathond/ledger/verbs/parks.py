@@ -18,6 +18,7 @@ TASK_CODES = (
     "image_missing",
     "image_build_failed",
     "image_needs_buildkit",
+    "runtime_unfit",
 )
 """Codes that speak of the task directory, its image or its size; they end by themselves when a later submission finds the task fine."""
 

@@ -1,0 +1,49 @@
+"""Where LoopX's profile lies in a container, and what an image must be able to run for it.
+
+Owns the paths.  They are fixed, for the profile was built for them (a venv's paths are absolute): one read-only mount, and below it the
+writable folders of the trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from marathond.core.errors import GateFailed
+from marathond.core.model import LoopXArm, Mount
+from marathond.ports.agent import ImageCheck, RunDir
+
+ROOT = "/opt/lxprofile"
+CLI = f"{ROOT}/bin/loopx"
+PYTHON = f"{ROOT}/releases/native-goal-profile/bin/python"
+NODE = f"{ROOT}/node/bin/node"
+SKILLS = f"{ROOT}/codex-home/skills"
+HOME, STATE = f"{ROOT}/home", f"{ROOT}/state"
+"""HOME and TMPDIR of LoopX's own calls; its registry, runtime and goal."""
+REGISTRY, RUNTIME, GOAL_STATE = f"{STATE}/registry.json", f"{STATE}/runtime", f"{STATE}/goal/ACTIVE_GOAL_STATE.md"
+FOLDERS = ("home", "state")
+"""Below ``run_dir.harness``."""
+
+CAN_RUN = f"""
+{PYTHON} -c 'import sqlite3, ssl, sys; sqlite3.connect(":memory:").execute("select 1"); print("python", sys.version.split()[0])' || exit 1
+printf 'node ' && {NODE} --version
+"""
+
+
+def tree(arm: LoopXArm, staged: Mapping[str, Path]) -> Path:
+    """The staged profile on the host.  Raises GateFailed when it is not staged."""
+    found = staged.get(arm.package)
+    if found is None:
+        raise GateFailed("gate_failed", f"loopx {arm.package} is not staged here: marathonctl stage")
+    return found
+
+
+def mounts(arm: LoopXArm, run_dir: RunDir, staged: Mapping[str, Path]) -> tuple[Mount, ...]:
+    """The profile, and below it what the trial may write.  Raises GateFailed when it is not staged."""
+    own = (Mount(str(run_dir.harness / name), f"{ROOT}/{name}", read_only=False) for name in FOLDERS)
+    return (Mount(str(tree(arm, staged)), ROOT), *own)
+
+
+def image_check(arm: LoopXArm, staged: Mapping[str, Path]) -> ImageCheck:
+    """An image with another libc, or an older glibc, cannot run them.  Raises GateFailed when it is not staged."""
+    return ImageCheck(f"LoopX {arm.version}'s Python and Node", (Mount(str(tree(arm, staged)), ROOT),), ("sh", "-c", CAN_RUN))
