@@ -154,8 +154,8 @@ class LoopXArm:
     """What a LoopX arm is given beside codex.  All of it is treatment.
 
     The first block is one for all arms of a campaign (``[loopx]``), the second the arm's own.  ``package``: what identifies the staged
-    profile with its Python and Node.  ``source``: where LoopX came from (a wheel's hash, a commit).  ``state_inside``: its state lies in the
-    task's tree.  ``wake_interval_s``: pause between two wakes instead of the one that LoopX asks for; None: LoopX's own.
+    profile with its Python and Node.  ``source``: where LoopX came from (a wheel's hash, a commit).  ``state_inside``: its state lies in
+    the task's tree.  ``wake_interval_s``: pause between two wakes instead of the one that LoopX asks for; None: LoopX's own.
     """
 
     package: str
@@ -173,10 +173,10 @@ class CodexArm:
 
     The first block is one for all arms of a campaign (``[codex]``), the second the arm's own.  ``package``: what identifies the staged
     binaries (version, source and content).  ``infra_retries``: how often a turn that the infrastructure failed is taken up again.
-    ``objective``: of a goal, unless ``loopx`` renders it; the whole instruction goes into the turn.
-    ``operator``: whether a goal that the model declared blocked is
-    resumed, at most ``unblocks_at_most`` times.  ``turns_at_most``: of one trial.  ``idle_turns_at_most``: turns in a row without a tool
-    call after which a goal is no longer continued (a model that answers nothing spins 25 turns a second, fault c07).
+    ``objective``: of a goal, unless ``loopx`` renders it; the whole instruction goes into the turn.  ``operator``: whether a goal that the
+    model declared blocked is resumed, at most ``unblocks_at_most`` times.  ``turns_at_most``: of one trial.  ``idle_turns_at_most``: turns
+    in a row without a tool call after which a goal is no longer continued (a model that answers nothing spins 25 turns a second, fault
+    c07).
     """
 
     package: str
