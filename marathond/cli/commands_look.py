@@ -6,6 +6,7 @@ Owns their arguments and help.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -168,17 +169,24 @@ def plan(
     ctx: typer.Context,
     cells: Annotated[bool, typer.Option("--cells", help="List every cell.")] = False,
     as_json: Json = False,
+    write_digests: Annotated[
+        Path | None, typer.Option("--write-digests", metavar="FILE", help="Write the tasks' digests as they are now, for campaign.digests.")
+    ] = None,
 ) -> None:
-    """What the configuration would run: cells, order, hours, networks, what parks and why.  Records nothing.
+    """What the configuration would run: cells, order, hours, networks, what parks and why.  Records nothing in the ledger.
 
     Exit status: 1 when something parks, 4 when the engine's host cannot be asked.
     """
     from marathond.cli import plan as view
+    from marathond.cli import plan_benchmark
+    from marathond.service.taskread import read_tasks
 
     settings = settled(ctx).settings()
-    tasks = view.read_tasks(settings, os.environ)
-    engine = view.ask_engine(settings, tasks)
-    made = view.make_plan(settings, tasks, engine)
+    read = read_tasks(settings, os.environ, pins=write_digests is None)
+    if write_digests is not None:
+        plan_benchmark.write_digests(write_digests, read)
+    engine = view.ask_engine(settings, read.tasks)
+    made = view.make_plan(settings, read, engine)
     if as_json:
         print_json(view.as_json(made))
     else:

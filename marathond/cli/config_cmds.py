@@ -44,12 +44,11 @@ def check(ctx: typer.Context, config: ConfigOption = None) -> None:
     Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
     """
     from marathond.cli.parks import arm_parks
-    from marathond.service.taskpaths import task_folders
-    from marathond.tasks.harbor import read_task
+    from marathond.service.taskread import read_tasks
 
     settings = _load(ctx, config)
     try:
-        tasks = [read_task(folder) for folder in task_folders(settings)]
+        tasks = read_tasks(settings, {}).tasks
     except ConfigError as error:
         raise _usage(error) from error
     arms, replicates = len(settings.arm_names), settings.campaign.replicates

@@ -7,16 +7,23 @@ an upper bound; a shorter forecast needs finished trials, and those are in ``sta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import anyio
 
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
 from marathond.cli.parks import ArmPark, arm_parks
+from marathond.cli.plan_benchmark import (
+    UNSUPPORTED,
+    BenchmarkPlan,
+    benchmark_plan,
+    benchmark_words,
+    digest_words,
+    marks_words,
+)
 from marathond.cli.plan_money import MoneyPlan, money_plan, money_words
 from marathond.core.errors import EngineError, EngineTimeout
-from marathond.core.judge import seen_by_tasks
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
 from marathond.core.order import CellKey, order_cells
@@ -24,8 +31,7 @@ from marathond.core.proxies import proxy_words
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import EngineInfo
 from marathond.service.settings import Settings
-from marathond.service.taskpaths import task_folders
-from marathond.tasks.harbor import read_task
+from marathond.service.taskread import Reading, known_marks
 from marathond.tasks.support import check_host
 
 ENGINE_WAIT_S = 5.0
@@ -53,6 +59,7 @@ class TaskPlan:
     why: str = ""
     warnings: tuple[str, ...] = ()
     image: str | None = None
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +91,14 @@ class CampaignPlan:
     absent_images: tuple[str, ...] = ()
     disclosures: tuple[str, ...] = ()
     money: MoneyPlan | None = None
+    benchmark: BenchmarkPlan | None = None
+    digests: str = ""
 
 
-def read_tasks(settings: Settings, environ: Mapping[str, str]) -> list[Task | Unrunnable]:
-    """Every task of the campaign.
-
-    :raises ConfigError: as a submission would.
-    """
-    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
-    return [read_task(path, seen) for path in task_folders(settings)]
-
-
-def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: EngineSeen | str) -> CampaignPlan:
+def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) -> CampaignPlan:
     """:param engine: what the engine says of its host, or why it could not be asked."""
-    tasks = tuple(_task_plan(settings, task, engine) for task in read)
+    read = reading.tasks
+    tasks = tuple(_task_plan(settings, task, engine, _marks(settings, reading, task.name)) for task in read)
     arms, replicates = settings.arm_names, settings.campaign.replicates
     whole = {task.name for task in tasks if task.parks}
     alone = tuple(park for park in arm_parks(settings, read) if park.task not in whole)
@@ -131,22 +132,32 @@ def make_plan(settings: Settings, read: Sequence[Task | Unrunnable], engine: Eng
         absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
         disclosures=tuple(_disclosures(settings, tasks)),
         money=money_plan(settings, cells, settings.daemon.ledger),
+        benchmark=benchmark_plan(settings, reading),
+        digests=digest_words(settings, reading),
     )
+
+
+def _marks(settings: Settings, reading: Reading, name: str) -> tuple[str, ...]:
+    """What the folder shows and what the profile knows beside it."""
+    known = frozenset() if settings.benchmark is None else known_marks(settings.benchmark.known, name)
+    return tuple(mark.value for mark in sorted(reading.marks(name) | known))
 
 
 def _disclosures(settings: Settings, tasks: Sequence[TaskPlan]) -> Iterator[str]:
     """What a reader of the comparison must be told about how it was made."""
+    if settings.network.undeclared != "public":
+        yield f"network.undeclared: tasks that declare no network have {settings.network.undeclared}; the format's own is public"
     if proxy := settings.network.runtime_proxy:
         users = sum(task.needs_network for task in tasks)
         yield f"network.runtime_proxy: containers of {plural(users, 'task')} with a network get {proxy_words(proxy)}"
 
 
-def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str) -> TaskPlan:
+def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str, marks: tuple[str, ...]) -> TaskPlan:
     if not isinstance(task, Unrunnable) and not isinstance(engine, str):
         info, pids = engine.info, settings.limits.pids or None
         task = check_host(task, info.ncpu, info.memory_bytes, pids=pids, limits_pids=info.limits_pids) or task
     if isinstance(task, Unrunnable):
-        return TaskPlan(task.name, None, None, False, None, None, parks=task.code, why=task.detail)
+        return TaskPlan(task.name, None, None, False, None, None, parks=task.code, why=task.detail, marks=marks)
     limits = settings.limits
     return TaskPlan(
         task.name,
@@ -157,6 +168,7 @@ def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen |
         task.memory_mb,
         warnings=tuple(task.warnings),
         image=task.image,
+        marks=marks,
     )
 
 
@@ -216,6 +228,10 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
     say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
     say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    for line in benchmark_words(plan.benchmark) if plan.benchmark else ():
+        say(line)
+    if plan.digests:
+        say(clean(plan.digests))
     for line in money_words(plan.money) if plan.money else ():
         say(line)
     say()
@@ -233,6 +249,10 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
         say(f"  … {len(plan.cells) - CELLS_SHOWN} more (--cells shows all)")
     for disclosure in plan.disclosures:
         note(f"disclosure: {clean(disclosure)}")
+    for difference in plan.benchmark.differences if plan.benchmark else ():
+        note(f"disclosure: {clean(difference)}")
+    for line in plan.benchmark.notes if plan.benchmark else ():
+        note(f"note: {clean(line)}")
     for task in plan.tasks:
         for warning in task.warnings:
             note(f"note: {clean(task.name)}: {clean(warning)}")
@@ -240,11 +260,17 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
 
 def _obstacles(plan: CampaignPlan) -> Iterator[str]:
     """What parks, and what may."""
-    parked = [(task.name, task.parks, task.why) for task in plan.tasks if task.parks]
+    waiting = [task for task in plan.tasks if task.parks == UNSUPPORTED]
+    parked = [(task.name, task.parks, task.why) for task in plan.tasks if task.parks and task.parks != UNSUPPORTED]
     parked += [(park.task, park.code, park.why) for park in plan.parked_arms]
+    beyond = len(waiting) * len(plan.arms) * plan.replicates
+    if waiting:
+        yield ""
+        yield f"not supported yet: {plural(beyond, 'cell')} of {plural(len(waiting), 'task')}, parked as {UNSUPPORTED}"
+        yield from (f"  {marks_words(task.name, task.marks)}: {clean(task.why)}" for task in waiting)
     if parked:
         yield ""
-        yield f"parked: {plural(plan.parked_cells, 'cell')} of {plural(len({name for name, *_ in parked}), 'task')}"
+        yield f"parked: {plural(plan.parked_cells - beyond, 'cell')} of {plural(len({name for name, *_ in parked}), 'task')}"
         yield from (f"  {clean(name)}: {code}: {clean(why)}" for name, code, why in parked)
     if plan.absent_images:
         yield ""

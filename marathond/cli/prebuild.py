@@ -15,7 +15,6 @@ import anyio
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, note, plural, print_json, say, screen, span, table
 from marathond.core.errors import EngineError
-from marathond.core.judge import seen_by_tasks
 from marathond.core.model import Task, Unrunnable
 from marathond.engine.docker import DockerEngine
 from marathond.flow.images import Failed, ImageMaker, Made, Wish, wishes
@@ -23,7 +22,7 @@ from marathond.service.knobs import did_you_mean
 from marathond.service.protocol import Exit
 from marathond.service.settings import Settings, where
 from marathond.service.taskpaths import task_folders
-from marathond.tasks.harbor import read_task
+from marathond.service.taskread import read_tasks
 from marathond.tasks.support import check_host
 
 JOBS = 3
@@ -56,8 +55,7 @@ def run(settings: Settings, environ: Mapping[str, str], *, only: str | None, job
     folders = task_folders(settings)
     if only is not None and only not in (names := [folder.name for folder in folders]):
         raise CallFailed(f"--task {only}: no such task in campaign {settings.campaign.name}{did_you_mean(only, names)}", Exit.USAGE)
-    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
-    read = [read_task(folder, seen) for folder in folders if only in (None, folder.name)]
+    read = read_tasks(settings, environ, only=only).tasks
     builds = settings.daemon.state_dir / "builds"
     try:
         builds.mkdir(parents=True, exist_ok=True)
@@ -100,9 +98,8 @@ async def _make(settings: Settings, read: Sequence[Task | Unrunnable], builds: P
             if refused is not None:
                 parked.append(refused)
             elif isinstance(task, Task):
-                wanted += wishes(
-                    task.name, Path(task.path), image=task.image, digest=task.context_digest, build_timeout_s=task.build_timeout_s
-                )
+                limit_s = task.build_timeout_s * settings.limits.build_timeout_multiplier
+                wanted += wishes(task.name, Path(task.path), image=task.image, digest=task.context_digest, build_timeout_s=limit_s)
         results: dict[int, Result] = {}
 
         async def one(number: int, wish: Wish) -> None:

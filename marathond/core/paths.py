@@ -130,6 +130,11 @@ def _xdg(variable: str, below_home: str, environ: Mapping[str, str]) -> Path:
     return Path(value) if value.startswith("/") else home(environ) / below_home
 
 
+def names_a_file(text: str) -> bool:
+    """Whether a word that may be a name or a path is a path: ``./mine.toml``, ``mine.toml``, ``~/mine``."""
+    return "/" in text or text.endswith(".toml")
+
+
 def path_problem(text: str) -> str | None:
     """Why ``text`` cannot be a path; None when it can."""
     if not text:

@@ -114,6 +114,8 @@ def fixed(s: Settings, ledger_id: str, campaign_id: int, environ: Mapping[str, s
         max_artifact_files=s.limits.artifact_max_files,
         staged=dict(staged),
         gateway=ways(s),
+        undeclared_network=s.undeclared_network,
+        build_multiplier=s.limits.build_timeout_multiplier,
         pids=s.limits.pids or None,
         trial_cap_nusd=money_rules(s).trial_cap_nusd,
         money=money_rules(s),

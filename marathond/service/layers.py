@@ -188,6 +188,9 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
         magic = isinstance(value, str) and glob.has_magic(value) and not value.startswith("~")
         return str(paths.absolute(value, Path(glob.escape(str(base))), environ)) if magic else path(value)
 
+    def named_by_path(value: Any) -> bool:
+        return isinstance(value, str) and paths.names_a_file(value)
+
     def change(table: Any, key: str, how: Callable[[Any], Any]) -> Any:
         return {**table, key: how(table[key])} if isinstance(table, Mapping) and key in table else table
 
@@ -198,7 +201,8 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
         if "daemon" in whole:
             whole["daemon"] = change(whole["daemon"], key, path)
     if "campaign" in whole:
-        whole["campaign"] = change(whole["campaign"], "tasks", each(pattern))
+        campaign = change(change(whole["campaign"], "tasks", each(pattern)), "digests", path)
+        whole["campaign"] = change(campaign, "benchmark", lambda value: path(value) if named_by_path(value) else value)
     if "codex" in whole:
         whole["codex"] = change(whole["codex"], "folder", path)
     if isinstance(gateway := whole.get("gateway"), Mapping) and isinstance(routes := gateway.get("routes"), Mapping):

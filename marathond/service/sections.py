@@ -81,6 +81,8 @@ Word = Annotated[str, Strict(), StringConstraints(min_length=1), AfterValidator(
 Slug = Annotated[str, Strict(), AfterValidator(_slug)]
 HostPath = Annotated[Path, BeforeValidator(_path)]
 InContainer = Annotated[str, Strict(), AfterValidator(_container_path)]
+Undeclared = Literal["public", "no-network"]
+"""Harbor's words for the network of a task that declares none."""
 EnvMap = dict[Annotated[str, AfterValidator(_env_name)], Text]
 
 
@@ -158,6 +160,7 @@ class Network(Section):
     prefix: Int = Field(default=28, ge=16, le=SMALLEST_PREFIX, description="explicit: size of one trial's subnet")
     cap: Annotated[Int, _knob("network.cap")] = Field(default=64, description=KNOBS["network.cap"].effect)
     margin: Annotated[Int, _knob("network.margin")] = Field(default=2, description=KNOBS["network.margin"].effect)
+    undeclared: Undeclared = Field(default="public", description="network of a task that declares none; the format's own is public")
     runtime_proxy: EnvMap = Field(default_factory=dict, description="proxy variables of the containers of tasks with a network")
 
     @model_validator(mode="after")
@@ -213,6 +216,7 @@ class Limits(Section):
     agent_timeout_s: Annotated[Num, Field(gt=0, le=31536000)] | None = Field(default=None, description="our own deadline of an agent")
     agent_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's agent limit")
     verifier_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's verifier limit")
+    build_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's limit of an image build")
     after_agent: AfterAgent = Field(default=AfterAgent.KEEP_DETACHED, description="what happens to processes an agent detached on purpose")
     pids: Annotated[Int, AfterValidator(_pids)] = Field(default=16384, description="processes and threads of one container; 0: no limit")
     gate_timeout_s: Num = Field(default=60.0, gt=0, le=86400, description="deadline of one gate before the agent's start")
@@ -295,6 +299,8 @@ class Campaign(Section):
     exclude: tuple[Word, ...] = ()
     arms: tuple[Slug, ...] | None = Field(default=None, min_length=1)
     replicates: Int = Field(default=1, ge=1, le=1000)
+    benchmark: Word | None = Field(default=None, description="a profile that ships with the package, or the path of one's own")
+    digests: HostPath | None = Field(default=None, description="table of the tasks' expected digests")
 
     @model_validator(mode="after")
     def _nothing_twice(self) -> Campaign:

@@ -1,7 +1,7 @@
 """All settings of the daemon: one frozen object, from the file, the environment and explicit overrides.
 
-Owns the layers, their precedence (override, environment, file, default) and where each value came from.  A key given in a higher layer
-replaces the lower one whole, tables and lists included.  Must not know what the daemon does with a value.
+Owns the layers, their precedence (override, environment, file, benchmark profile, default) and where each value came from.  A key given
+in a higher layer replaces the lower one whole, tables and lists included.  Must not know what the daemon does with a value.
 
 Files are looked for in this order, the first one wins: ``--config``; ``$MARATHOND_CONFIG``; ``./marathond.toml``;
 ``$XDG_CONFIG_HOME/marathond/config.toml``; ``/etc/marathond/config.toml``.  The environment's ``MARATHOND_SECTION__KEY`` sets one key of
@@ -23,9 +23,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from marathond.core import paths
 from marathond.core.errors import ConfigError
-from marathond.core.model import AgentKind, Arm, CodexArm, Mount
+from marathond.core.model import AgentKind, Arm, CodexArm, Mount, NetworkPolicy
 from marathond.core.money import price_of
 from marathond.core.tomlindex import KeyPath
+from marathond.service.benchmark import Benchmark, chosen
 from marathond.service.knobs import did_you_mean
 from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
 from marathond.service.sections import (
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     arms: dict[Slug, ArmSection] = Field(min_length=1)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
+    _benchmark: Benchmark | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _arms_exist(self) -> Settings:
@@ -114,6 +116,16 @@ class Settings(BaseSettings):
     def config_path(self) -> Path:
         """The file that was read; reloading means loading it again."""
         return next(layer.file.path for layer in self._layers if layer.file is not None)
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """The profile that ``campaign.benchmark`` names, as it was read with the rest."""
+        return self._benchmark
+
+    @property
+    def undeclared_network(self) -> NetworkPolicy:
+        """Of tasks that declare none."""
+        return NetworkPolicy.PUBLIC if self.network.undeclared == "public" else NetworkPolicy.NONE
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -203,17 +215,18 @@ def load(
     cwd = Path.cwd() if cwd is None else cwd
     uid = os.geteuid() if uid is None else uid
     candidates = paths.config_candidates(path, environ, cwd)
-    chosen = paths.choose_config(candidates, is_there)
-    if chosen is None:
+    path = paths.choose_config(candidates, is_there)
+    if path is None:
         raise _nowhere(candidates, cwd)
-    layers = (
+    given = (
         override_layer(Settings, overrides or {}, cwd, environ),
         env_layer(Settings, environ, cwd),
-        file_layer(read_toml(chosen, cwd), environ),
-        default_layer(environ, uid),
+        file_layer(read_toml(path, cwd), environ),
     )
+    benchmark = chosen(given, cwd)
+    layers = (*given, *(() if benchmark is None else (benchmark.layer(),)), default_layer(environ, uid))
     settings = _validate(layers)
-    settings._layers = layers
+    settings._layers, settings._benchmark = layers, benchmark
     return settings
 
 
@@ -238,7 +251,7 @@ def _nowhere(candidates: tuple[paths.Candidate, ...], cwd: Path) -> ConfigError:
 
 
 def origins(settings: Settings) -> dict[str, tuple[object, str]]:
-    """Every key with its value and where that came from: ``default``, ``config.toml:12``, ``env MARATHOND_…``, ``override``."""
+    """Every key with its value and where that came from: ``default``, ``profile NAME``, ``config.toml:12``, ``env …``, ``override``."""
     found: dict[str, tuple[object, str]] = {}
     for section in type(settings).model_fields:
         value = getattr(settings, section)

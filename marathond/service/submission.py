@@ -12,13 +12,11 @@ from typing import Any
 
 from marathond.core.arms import arm_to_data
 from marathond.core.errors import Refused
-from marathond.core.judge import seen_by_tasks
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.settings import Settings
-from marathond.service.taskpaths import task_folders
+from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
-from marathond.tasks.harbor import read_task
 
 
 def build(settings: Settings, author: str, environ: Mapping[str, str], package: str = "") -> Submission:
@@ -26,19 +24,18 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], package: 
 
     :param package: id of the staged codex, which is part of its arms' treatment (fault a18).
     """
-    treatment = campaign_treatment(settings)
+    treatment, benchmark = campaign_treatment(settings), settings.benchmark
     arms = tuple(
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
         for arm in settings.arm_models(package)
     )
-    seen = seen_by_tasks(environ, settings.gateway.verifier_env)
-    tasks = tuple(task_row(read_task(path, seen)) for path in task_folders(settings))
+    tasks = tuple(task_row(task) for task in read_tasks(settings, environ).tasks)
     return Submission(
         name=settings.campaign.name,
         author=author,
         treatment_hash=treatment_hash(treatment),
         treatment_json=canonical_json(treatment),
-        config_json=settings.model_dump_json(),
+        config_json=json.dumps(settings.model_dump(mode="json") | {"profile": None if benchmark is None else dict(benchmark.data)}),
         out_dir=str(settings.daemon.out_dir),
         seed=settings.admission.seed,
         order=settings.admission.order.value,

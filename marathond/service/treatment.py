@@ -43,6 +43,8 @@ TREATMENT_KEYS = frozenset(
         "limits.pids",
         "engine.build_args",
         "network.runtime_proxy",
+        "network.undeclared",
+        "campaign.benchmark",
         "gateway.strip",
         "gateway.hold_s",
         "gateway.held_is_charged",
@@ -53,7 +55,7 @@ TREATMENT_KEYS = frozenset(
 
 RELOAD_KEYS = frozenset({"gateway.routes"})
 
-EXTENT_KEYS = frozenset({f"campaign.{key}" for key in ("name", "tasks", "include", "exclude", "arms", "replicates")})
+EXTENT_KEYS = frozenset({f"campaign.{key}" for key in ("name", "tasks", "include", "exclude", "arms", "replicates", "digests")})
 
 
 class Change(StrEnum):
@@ -95,6 +97,7 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
     """What all cells of a campaign share: limits, multipliers, after-agent policy, build arguments that are no proxy, the runtime proxy.
 
     No limit of processes has the form, and the hash, of campaigns from before there was one.
+    A benchmark's profile stands there by name and digest, what it sets by its effective value.
     A proxy's user and password are how one gets there, not where: they may change.
     """
     limits = settings.limits
@@ -106,6 +109,8 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
         "after_agent": limits.after_agent.value,
         "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
         **({"pids": limits.pids} if limits.pids else {}),
+        **({"undeclared_network": undeclared} if (undeclared := settings.network.undeclared) != "public" else {}),
+        **({"benchmark": settings.benchmark.treatment()} if settings.benchmark is not None else {}),
         **({"runtime_proxy": proxy_words(proxy)} if (proxy := settings.network.runtime_proxy) else {}),
     } | (_model_treatment(settings) if settings.drives_codex else {})
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import ConfigError
-from marathond.core.model import Task, Unrunnable
+from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.core.text import printable
 from marathond.tasks.dataset import manifest_error
 from marathond.tasks.digest import Kind, Tree, open_regular, scan, tree_digest
@@ -32,6 +32,7 @@ from marathond.tasks.environment import (
     workdir_of,
 )
 from marathond.tasks.fields import Section, show
+from marathond.tasks.look import Look, marks_of
 from marathond.tasks.support import network_of, unsupported
 
 MAX_TOML_BYTES = 1 << 20
@@ -63,34 +64,47 @@ _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)$")
 
 
-def read_task(path: Path, environ: Mapping[str, str] | None = None) -> Task | Unrunnable:
+def read_task(path: Path, environ: Mapping[str, str] | None = None, undeclared: NetworkPolicy = NetworkPolicy.PUBLIC) -> Task | Unrunnable:
     """Read and validate the task directory ``path``.
 
     :param environ: what ``${VAR}`` and ``${VAR:-default}`` in ``env`` tables stand for; empty when not given.  The caller decides what
         of its own environment a task may see.
+    :param undeclared: the network of a task that declares none; the format's own is ``public``.
     :return: the task, or why it cannot run (``task_missing``, ``task_broken``, ``task_unsupported``), in one line.
     """
+    return look(path, environ, undeclared).outcome
+
+
+def look(path: Path, environ: Mapping[str, str] | None = None, undeclared: NetworkPolicy = NetworkPolicy.PUBLIC) -> Look:
+    """As :func:`read_task`, and what the directory shows of a task that does not run, too."""
+    digest, marks = None, None
     try:
         if not _storable(path):
             raise ConfigError("the path of the task directory", "not UTF-8", "a path that can be written down")
         tree = scan(path)
+        digest = tree_digest(tree)
         root = _parse(tree)
-        if refusal := unsupported(root, tree):
-            return _refused(path, "task_unsupported", refusal)
-        _check_folders(tree)
-        outcome = _task(path, tree, Section(root, "", []), environ or {})
-        if isinstance(outcome, str):
-            return _refused(path, "task_unsupported", outcome)
-        if mismatch := manifest_error(tree, path, _declared_name(root)):
-            return _refused(path, "task_broken", mismatch)
-        return outcome
+        marks = marks_of(root, tree, undeclared)
+        return Look(_outcome(path, tree, root, environ or {}, undeclared), digest, marks)
     except FileNotFoundError:
-        return _refused(path, "task_missing", f"{path}: no such directory")
+        return Look(_refused(path, "task_missing", f"{path}: no such directory"))
     except ConfigError as error:
-        return _refused(path, "task_broken", str(error))
+        return Look(_refused(path, "task_broken", str(error)), digest, marks)
 
 
-def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> Task | str:
+def _outcome(path: Path, tree: Tree, root: dict[str, Any], environ: Mapping[str, str], undeclared: NetworkPolicy) -> Task | Unrunnable:
+    if refusal := unsupported(root, tree):
+        return _refused(path, "task_unsupported", refusal)
+    _check_folders(tree)
+    outcome = _task(path, tree, Section(root, "", []), environ, undeclared)
+    if isinstance(outcome, str):
+        return _refused(path, "task_unsupported", outcome)
+    if mismatch := manifest_error(tree, path, _declared_name(root)):
+        return _refused(path, "task_broken", mismatch)
+    return outcome
+
+
+def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str], undeclared: NetworkPolicy) -> Task | str:
     """The task, or an unsupported feature by name."""
     agent, verifier, environment, solution = (root.section(key) for key in ("agent", "verifier", "environment", "solution"))
     for section, known in ((root, _ROOT), (root.section("task"), _TASK), (agent, _AGENT), (verifier, _VERIFIER)):
@@ -102,7 +116,7 @@ def _task(path: Path, tree: Tree, root: Section, environ: Mapping[str, str]) -> 
         return f"task.toml: environment.gpus = {show(environment.table['gpus'])}: GPUs are not supported"
     if (environment.text("os") or "linux").lower() != "linux":
         raise environment.wrong("os", "must be linux")
-    network = network_of(environment, agent, verifier)
+    network = network_of(environment, agent, verifier, undeclared)
     if isinstance(network, str):
         return network
     if root.table.get("artifacts"):

@@ -10,8 +10,9 @@ from marathond.cli.output import Screen
 from marathond.cli.plan import make_plan, show
 from marathond.core.errors import ConfigError
 from marathond.service.settings import Settings, load
+from marathond.service.taskread import Reading
 from marathond.service.treatment import campaign_treatment, canonical_json, treatment_hash
-from marathond.tasks.harbor import read_task
+from marathond.tasks.harbor import look
 from tests.support.rig import make_task
 
 CONFIG = '[campaign]\nname = "c"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n[network]\nruntime_proxy = '
@@ -61,7 +62,8 @@ def test_the_proxy_is_treatment_its_password_is_not(tmp_path: Path) -> None:
 
 def test_plan_discloses_it_with_the_number_of_tasks_and_without_the_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = [make_task(tmp_path / "tasks", name, network=network) for name, network in (("open", "public"), ("closed", "no-network"))]
-    tasks = [read_task(path) for path in made]
+    looks = [look(path) for path in made]
+    tasks = Reading(tuple(one.outcome for one in looks), {one.outcome.name: one for one in looks})
     for table, said in (('{ HTTP_PROXY = "http://user:pass-word@p:1" }', True), ("{}", False)):
         plan = make_plan(read(tmp_path, table), tasks, "unknown: not asked")
         show(plan, Screen(), all_cells=False)

@@ -258,7 +258,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(read:
         "config.toml:7: network.cap = 0: must be at least 1",
         "config.toml:9: admission.passes = 0: must be at least 1",
         "config.toml:11: limits.nope = 1: unknown key; known: agent_timeout_s, agent_timeout_multiplier, verifier_timeout_multiplier, "
-        "after_agent, pids, gate_timeout_s, artifact_max_mb, artifact_max_files",
+        "build_timeout_multiplier, after_agent, pids, gate_timeout_s, artifact_max_mb, artifact_max_files",
     ]
     assert len(caught.value.errors) == 6
     assert all(isinstance(error, ConfigError) for error in caught.value.errors)
