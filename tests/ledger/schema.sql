@@ -1,4 +1,4 @@
--- user_version 4, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
+-- user_version 5, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
 
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -115,6 +115,20 @@ CREATE TABLE container (
     CONSTRAINT container_gone_whole CHECK ((gone_at_ms IS NULL) = (gone_because IS NULL)),
     CONSTRAINT container_never_created_has_no_id CHECK (gone_because IS NOT 'never_created' OR docker_id IS NULL)
 ) STRICT;
+
+CREATE TABLE disclosure (
+    campaign_id   INTEGER NOT NULL REFERENCES campaign,
+    version       INTEGER NOT NULL,                -- from 1
+    position      INTEGER NOT NULL,                -- from 1, in the order in which they are told
+    code          TEXT    NOT NULL,
+    arms_json     TEXT    NOT NULL CONSTRAINT disclosure_arms_are_a_list
+        CHECK (json_valid(arms_json) AND json_type(arms_json) = 'array' AND json_array_length(arms_json) > 0),
+    text          TEXT    NOT NULL CONSTRAINT disclosure_says_something CHECK (trim(text) <> ''),
+    compared_with TEXT    NOT NULL CONSTRAINT disclosure_is_compared CHECK (trim(compared_with) <> ''),
+    at_ms         INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, version, position),
+    CONSTRAINT disclosure_said_once UNIQUE (campaign_id, version, code, arms_json)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE finding (
     finding_id    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -693,6 +707,25 @@ BEGIN SELECT RAISE(ABORT, 'container_starts_there'); END;
 CREATE TRIGGER container_stays_gone BEFORE UPDATE OF gone_at_ms, gone_because, docker_id ON container WHEN OLD.gone_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'container_stays_gone'); END;
 
+CREATE TRIGGER disclosure_follows_the_last BEFORE INSERT ON disclosure
+WHEN (NEW.version, NEW.position) NOT IN (
+    SELECT coalesce(max(version), 0) + 1, 1 FROM disclosure WHERE campaign_id = NEW.campaign_id
+    UNION ALL
+    SELECT version, max(position) + 1 FROM disclosure
+    WHERE campaign_id = NEW.campaign_id AND version = (SELECT max(version) FROM disclosure WHERE campaign_id = NEW.campaign_id)
+    GROUP BY version)
+BEGIN SELECT RAISE(ABORT, 'disclosure_follows_the_last'); END;
+
+CREATE TRIGGER disclosure_is_append_only_d BEFORE DELETE ON disclosure BEGIN SELECT RAISE(ABORT, 'disclosure_is_append_only'); END;
+
+CREATE TRIGGER disclosure_is_append_only_u BEFORE UPDATE ON disclosure BEGIN SELECT RAISE(ABORT, 'disclosure_is_append_only'); END;
+
+CREATE TRIGGER disclosure_names_arms_of_the_campaign BEFORE INSERT ON disclosure
+WHEN json_valid(NEW.arms_json) AND EXISTS (
+    SELECT 1 FROM json_each(NEW.arms_json) AS named
+    WHERE named.value NOT IN (SELECT name FROM arm WHERE campaign_id = NEW.campaign_id))
+BEGIN SELECT RAISE(ABORT, 'disclosure_names_arms_of_the_campaign'); END;
+
 CREATE TRIGGER environment_up_needs_container BEFORE INSERT ON trial_event WHEN NEW.event = 'environment_up' AND NOT EXISTS
     (SELECT 1 FROM container WHERE trial_id = NEW.trial_id AND docker_id IS NOT NULL AND gone_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'environment_up_needs_container'); END;
@@ -1102,6 +1135,14 @@ JOIN task ON task.task_id = s.task_id
 JOIN arm ON arm.arm_id = s.arm_id
 LEFT JOIN trial_agent AS agent ON agent.trial_id = s.trial_id
 LEFT JOIN park ON park.park_id = s.park_id;
+
+CREATE VIEW v_disclosure AS
+SELECT campaign.name AS campaign, d.code,
+    (SELECT group_concat(value, ', ') FROM (SELECT value FROM json_each(d.arms_json) ORDER BY key)) AS arms,
+    d.text, d.compared_with, d.position, d.version,
+    d.at_ms, strftime('%Y-%m-%dT%H:%M:%S', d.at_ms / 1000, 'unixepoch') || printf('.%03dZ', d.at_ms % 1000) AS at
+FROM disclosure AS d JOIN campaign ON campaign.campaign_id = d.campaign_id
+WHERE d.version = (SELECT max(version) FROM disclosure WHERE campaign_id = d.campaign_id);
 
 CREATE VIEW v_event AS
 SELECT campaign.name AS campaign, printf('t%04d', e.trial_id) AS trial, e.seq, e.event, e.from_state, e.to_state,

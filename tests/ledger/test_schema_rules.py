@@ -14,6 +14,7 @@ import pytest
 from support import ledgers as help
 from support.illegal_model import MODEL, MODEL_SIGNS, plant_model
 from support.illegal_money import MONEY, plant_money
+from support.illegal_told import TOLD, plant_told
 from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memory_ledger, start_verifier, submission, task
 
 from marathond.core.lifecycle import TRANSITIONS
@@ -284,6 +285,7 @@ ILLEGAL: list[tuple[str, str]] = [
     ("artifact_is_fixed", "DELETE FROM artifact"),
     *MODEL,
     *MONEY,
+    *TOLD,
 ]
 
 UNREACHABLE = {
@@ -350,6 +352,7 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     help.trials.facts(c, done.trial_id, [help.trials.Fact("network", "public", "task")], now_ms=T0)
     plant_model(c, done.trial_id)
     plant_money(c, done.trial_id)
+    plant_told(c)
     for code in ("open", "closed"):
         findings.raise_finding(c, code=code, severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)
     findings.close_finding(c, code="closed", subject="s", now_ms=T0)

@@ -30,6 +30,7 @@ COLUMNS = {
     "acked_at_ms acked_at acked_by ack_reason",
     "v_usage": "campaign trial task arm replicate state account model requests failed unknown input_tokens cached_tokens "
     "cache_write_tokens output_tokens reasoning_tokens held_s retries cost_usd unpriced",
+    "v_disclosure": "campaign code arms text compared_with position version at_ms at",
 }
 """The interface.  A column may be added at the end of this list; none may change its name or meaning."""
 

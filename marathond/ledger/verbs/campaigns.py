@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.core.disclosure import Conditions
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
 from marathond.core.order import CellKey, Order, order_cells
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
+from marathond.ledger.verbs.disclosures import disclose
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
 from marathond.ledger.verbs.stored import (
@@ -83,7 +85,10 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A whole campaign as its configuration describes it now.  ``order``: a name of core.order.Order."""
+    """A whole campaign as its configuration describes it now.  ``order``: a name of core.order.Order.
+
+    ``conditions``: what its arms share and a reader must be told; None: nothing is told of it.
+    """
 
     name: str
     author: str
@@ -96,6 +101,7 @@ class Submission:
     replicates: int
     arms: tuple[ArmRow, ...]
     tasks: tuple[TaskRow, ...]
+    conditions: Conditions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,8 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
     campaign_id, created = _campaign(c, submission, now_ms)
     added_arms = sum(_arm(c, campaign_id, arm) for arm in submission.arms)
     verdicts = [_task(c, campaign_id, task) for task in submission.tasks]
+    if submission.conditions is not None:
+        disclose(c, campaign_id, submission.conditions, now_ms=now_ms)
     added_cells = _cells(c, campaign_id, submission.replicates)
     reorder(c, campaign_id, order=submission.order, seed=submission.seed)
     before, parked = _parked(c, campaign_id), 0

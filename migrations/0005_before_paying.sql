@@ -1,0 +1,41 @@
+-- 0005: what is checked, and what must be told, before anybody pays for a campaign.
+
+-- The disclosures of a campaign, made from its arms' data (core/disclosures.py).  A campaign only grows; where its growth changes what is to
+-- be told, all of it is written again as the next version.  Earlier versions stay: they are what stood in reports and exports until then.
+CREATE TABLE disclosure (
+    campaign_id   INTEGER NOT NULL REFERENCES campaign,
+    version       INTEGER NOT NULL,                -- from 1
+    position      INTEGER NOT NULL,                -- from 1, in the order in which they are told
+    code          TEXT    NOT NULL,
+    arms_json     TEXT    NOT NULL CONSTRAINT disclosure_arms_are_a_list
+        CHECK (json_valid(arms_json) AND json_type(arms_json) = 'array' AND json_array_length(arms_json) > 0),
+    text          TEXT    NOT NULL CONSTRAINT disclosure_says_something CHECK (trim(text) <> ''),
+    compared_with TEXT    NOT NULL CONSTRAINT disclosure_is_compared CHECK (trim(compared_with) <> ''),
+    at_ms         INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, version, position),
+    CONSTRAINT disclosure_said_once UNIQUE (campaign_id, version, code, arms_json)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER disclosure_follows_the_last BEFORE INSERT ON disclosure
+WHEN (NEW.version, NEW.position) NOT IN (
+    SELECT coalesce(max(version), 0) + 1, 1 FROM disclosure WHERE campaign_id = NEW.campaign_id
+    UNION ALL
+    SELECT version, max(position) + 1 FROM disclosure
+    WHERE campaign_id = NEW.campaign_id AND version = (SELECT max(version) FROM disclosure WHERE campaign_id = NEW.campaign_id)
+    GROUP BY version)
+BEGIN SELECT RAISE(ABORT, 'disclosure_follows_the_last'); END;
+CREATE TRIGGER disclosure_names_arms_of_the_campaign BEFORE INSERT ON disclosure
+WHEN json_valid(NEW.arms_json) AND EXISTS (
+    SELECT 1 FROM json_each(NEW.arms_json) AS named
+    WHERE named.value NOT IN (SELECT name FROM arm WHERE campaign_id = NEW.campaign_id))
+BEGIN SELECT RAISE(ABORT, 'disclosure_names_arms_of_the_campaign'); END;
+CREATE TRIGGER disclosure_is_append_only_u BEFORE UPDATE ON disclosure BEGIN SELECT RAISE(ABORT, 'disclosure_is_append_only'); END;
+CREATE TRIGGER disclosure_is_append_only_d BEFORE DELETE ON disclosure BEGIN SELECT RAISE(ABORT, 'disclosure_is_append_only'); END;
+
+-- What is to be told now.  arms: their names, joined by a comma and a blank.
+CREATE VIEW v_disclosure AS
+SELECT campaign.name AS campaign, d.code,
+    (SELECT group_concat(value, ', ') FROM (SELECT value FROM json_each(d.arms_json) ORDER BY key)) AS arms,
+    d.text, d.compared_with, d.position, d.version,
+    d.at_ms, strftime('%Y-%m-%dT%H:%M:%S', d.at_ms / 1000, 'unixepoch') || printf('.%03dZ', d.at_ms % 1000) AS at
+FROM disclosure AS d JOIN campaign ON campaign.campaign_id = d.campaign_id
+WHERE d.version = (SELECT max(version) FROM disclosure WHERE campaign_id = d.campaign_id);
