@@ -82,8 +82,8 @@ def names_differ(known: Known, chosen: Collection[str], *, included: Collection[
         return
     strange = [name for name in sorted(chosen) if name not in known.tasks]
     if strange:
-        they = "is not one" if len(strange) == 1 else "are not any"
-        yield f"{_some(strange)} {they} of its {len(known.tasks)} tasks: leave them out by campaign.exclude, or take another profile"
+        are, them = ("is not one", "it") if len(strange) == 1 else ("are not any", "them")
+        yield f"{_some(strange)} {are} of its {len(known.tasks)} tasks: leave {them} out by campaign.exclude, or take another profile"
     missing = [name for name in sorted(known.tasks) if name not in chosen and name not in excluded]
     if missing and not included:
         they = "is" if len(missing) == 1 else "are"

@@ -17,17 +17,18 @@ from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
+from marathond.tasks.speaking import speaking_files
 
 
-def build(settings: Settings, author: str, environ: Mapping[str, str], package: str = "") -> Submission:
+def build(settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str]) -> Submission:
     """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError.
 
-    :param package: id of the staged codex, which is part of its arms' treatment (fault a18).
+    :param packages: ``codex`` and ``loopx`` to the ids of what is staged, which is part of their arms' treatment (fault a18).
     """
-    treatment, benchmark = campaign_treatment(settings), settings.benchmark
+    treatment = campaign_treatment(settings)
     arms = tuple(
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
-        for arm in settings.arm_models(package)
+        for arm in settings.arm_models(packages)
     )
     tasks = tuple(task_row(task) for task in read_tasks(settings, environ).tasks)
     return Submission(
@@ -35,7 +36,7 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], package: 
         author=author,
         treatment_hash=treatment_hash(treatment),
         treatment_json=canonical_json(treatment),
-        config_json=json.dumps(settings.model_dump(mode="json") | {"profile": None if benchmark is None else dict(benchmark.data)}),
+        config_json=config_json(settings),
         out_dir=str(settings.daemon.out_dir),
         seed=settings.admission.seed,
         order=settings.admission.order.value,
@@ -43,6 +44,12 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], package: 
         arms=arms,
         tasks=tasks,
     )
+
+
+def config_json(settings: Settings) -> str:
+    """The configuration as a campaign keeps it, with the whole profile as ``profile``: its columns and their reasons are for reports."""
+    profile = None if settings.benchmark is None else dict(settings.benchmark.data)
+    return json.dumps(settings.model_dump(mode="json") | {"profile": profile})
 
 
 def refuse_foreign_artifacts(settings: Settings, ledger_id: str) -> None:
