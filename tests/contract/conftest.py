@@ -8,15 +8,14 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import anyio
 import pytest
+from support import worker
 from support.execs import start_exec
 from support.rig import CALL_TIMEOUT_S
 
-from marathond.core.subnets import free_subnets
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
 from marathond.ports.engine import ContainerSpec, ExecSpec, Process
@@ -51,12 +50,11 @@ class Bench:
     def name(self, word: str = "x") -> str:
         return f"mdtest-{self.labels['marathond.test']}-{word}"
 
-    async def subnet(self, *, skip: int = 0) -> str:
-        """A /28 that nobody uses now; another test process may still be faster, which the engine would say."""
+    async def subnet(self) -> str:
+        """A /28 that nobody uses now."""
         networks = [text for net in await self.engine.list_networks() for text in net.subnets if ":" not in text]
         taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
-        found = list(free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken))
-        return str(IPv4Network(found[(secrets.randbelow(len(found)) + skip) % len(found)]))
+        return worker.any_subnet(taken)
 
     async def container(self, **changes: object) -> str:
         fields: dict[str, object] = {

@@ -19,6 +19,7 @@ from tests.support.rig import make_task
 pytestmark = pytest.mark.docker
 
 ARMS: dict[str, dict[str, Any]] = {"plain": {"kind": "codex", "drive": "turn"}, "goal": {"kind": "codex", "drive": "goal"}}
+HOLD_S = 5.0
 FAULTS: dict[str, tuple[dict[str, Any], ...]] = {
     "steady": (),
     "outage": ({"kind": "status", "status": 503, "for_s": 1200},),
@@ -40,7 +41,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     root = tmp_path_factory.mktemp("tasks")
     tasks = [make_task(root, name, instruction=f"TASK-{name}: do it.\n", agent_s=300.0, test=TEST) for name in FAULTS]
     practice = Practice.model_validate({"speed": 80, "script": [script(task) for task in FAULTS]})
-    with model_campaign(docker_host, tasks, ARMS, practice, overrides={"gateway.hold_s": 5.0}, patience_s=300.0) as ran:
+    with model_campaign(docker_host, tasks, ARMS, practice, overrides={"gateway.hold_s": HOLD_S}, patience_s=300.0) as ran:
         yield ran
 
 
@@ -55,7 +56,9 @@ def test_a17_it_ends_as_without_it_and_no_command_runs_twice(ran: ModelRan, task
 @pytest.mark.parametrize(("task", "arm"), BOTH)
 def test_a17_the_wait_is_recorded_and_not_charged(ran: ModelRan, task: str, arm: str) -> None:
     value, origin = ran.facts(task, arm)["held by the gateway"]
-    assert float(value.removesuffix(" s")) >= {"outage": 11.0, "limited": 2.0}[task]
+    assert float(value.removesuffix(" s")) >= {"outage": HOLD_S, "limited": 2.0}[task], (
+        "of the outage one whole hold: how soon codex comes back is its business"
+    )
     assert origin == f"not charged: {value}"
     counted = ran.usage(task, arm)
     assert counted["retries"] > 0 and counted["unknown"] == 0

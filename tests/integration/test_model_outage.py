@@ -17,6 +17,7 @@ from tests.support.rig import make_task
 pytestmark = pytest.mark.docker
 
 LIMIT_S = 14.0
+HOLD_S = 3.0
 SCRIPT = """
 speed = 80
 [[script]]
@@ -55,7 +56,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("tasks")
     tasks = [make_task(folder, name, test=TEST, instruction=name, agent_s=LIMIT_S) for name in ("steady", "outage", "limited")]
     arms = {"plain": {**asking(ARM), "env": {"TURNS": "1"}}, "goal": {**asking(ARM), "env": {"TURNS": "1 2"}}}
-    with model_campaign(docker_host, tasks, arms, SCRIPT, commands_ask=True, overrides={"gateway.hold_s": 3.0}) as ran:
+    with model_campaign(docker_host, tasks, arms, SCRIPT, commands_ask=True, overrides={"gateway.hold_s": HOLD_S}) as ran:
         yield ran
 
 
@@ -79,8 +80,8 @@ def test_a17_an_outage_longer_than_the_deadline_moves_the_deadline(ran: ModelRan
     limit_ms, started, ended = ran.agent("outage", "limit_ms, started_mono_ms, ended_mono_ms", arm)
     assert limit_ms == LIMIT_S * 1000 and ended - started > limit_ms
     held = held_s(ran, "outage", arm)
-    assert held >= 11.0, "the outage lasted 15 s from the first request that met it; a slow client comes back late"
-    assert held * 1000 <= ended - started
+    assert held >= HOLD_S, "one whole hold, for a client was told to come back; how soon it does is the machine's business"
+    assert ended - started - limit_ms < held * 1000 <= ended - started
     assert ran.agent("outage", "credit_ms", arm) == pytest.approx(held * 1000, abs=100)
     assert ran.rig.one("SELECT credit_s FROM v_trial WHERE task = 'outage' AND arm = ?", arm) > 0
     assert ran.usage("outage", arm)["retries"] > 0

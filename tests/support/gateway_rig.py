@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import io
 import json
-import secrets
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,6 +24,7 @@ from marathond.gateway import journal_read
 from marathond.gateway.files import Ack, Listener, key_hash, read_ack, write_json, write_listener
 from marathond.gateway.netns import NamespaceError
 from marathond.gateway.serve import Gateway, opened
+from tests.support import worker
 
 REAL_KEY = "sk-real-0123456789abcdefghij"
 USAGE = {
@@ -160,9 +160,9 @@ def host_socket(pid: int, ticks: int, port: int) -> socket.socket:
 
 
 def free_port() -> int:
-    """Below those that the kernel gives to whoever connects: nobody takes it by chance before it is listened at."""
+    """Nobody takes it before it is listened at."""
     while True:
-        port = 15_000 + secrets.randbelow(15_000)
+        port = worker.any_port()
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(("127.0.0.1", port))
             return port

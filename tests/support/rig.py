@@ -34,6 +34,7 @@ from marathond.service.daemon import Daemon
 from marathond.service.main import serve_control
 from marathond.service.settings import load
 from marathond.tasks.removal import remove_tree
+from tests.support import worker
 
 BASE_IMAGE = os.environ.get("MARATHOND_BASE_IMAGE", "marathond-sample:bookworm")
 PATIENCE_S = 300.0
@@ -95,6 +96,7 @@ class Rig:
         (self.root / "state").mkdir()
         self.config.write_text(self._toml(tasks, arms, replicates))
         plain = {"engine.url": docker_host, "engine.call_timeout_s": CALL_TIMEOUT_S, "admission.reserve_memory_mb": 0}
+        plain["network.range"] = worker.network_range()
         self.overrides = {**plain, **(overrides or {})}
         self.ledger_path = self.root / "state" / "ledger.db"
         self.ledger_id = create(self.ledger_path, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000)

@@ -9,7 +9,6 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import anyio
@@ -17,12 +16,12 @@ import anyio
 import marathond.demo
 from marathond.core.model import Mount, NetworkPolicy, Task
 from marathond.core.score import ScoreReading, read_score
-from marathond.core.subnets import free_subnets
 from marathond.demo.docker_http import Docker
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
 from marathond.ports.engine import ContainerSpec, ExecResult, ExecSpec
 from marathond.tasks.harbor import read_task
+from tests.support import worker
 
 DEMO = Path(marathond.demo.__file__).parent
 TESTS = {"csv-totals": 8, "greet": 6, "maze": 7, "own-address": 3, "roman": 15, "visits": 5}
@@ -85,9 +84,7 @@ class Yard:
     async def _network(self) -> str:
         networks = [text for net in await self.engine.list_networks() for text in net.subnets if ":" not in text]
         taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
-        free = list(free_subnets("198.19.0.0/16", 28, leased=[], quarantined=[], occupied=taken))
-        subnet = str(IPv4Network(secrets.choice(free)))
-        return await self.engine.create_network(f"mdtest-{self.labels['marathond.test']}", self.labels, subnet)
+        return await self.engine.create_network(f"mdtest-{self.labels['marathond.test']}", self.labels, worker.any_subnet(taken))
 
     async def container(self, task: Task, mounts: Sequence[Mount] = (), cpus: float | None = None) -> str:
         """A running container as the task asks for it; ``cpus`` instead of the task's."""
