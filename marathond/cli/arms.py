@@ -25,8 +25,8 @@ from marathond.ledger.verbs import shapes, stored
 from marathond.practice.script import CODE_MODELS
 from marathond.service.protocol import Exit
 from marathond.service.settings import Settings
+from marathond.service.staged import look_at_trees, package_ids
 from marathond.service.treatment import arm_treatment, treatment_hash
-from marathond.staging.store import look
 
 LEDGER, CONFIGURATION, CHANGED = "ledger", "configuration", "ledger; the configuration has changed"
 HASH_SHOWN = 12
@@ -35,7 +35,7 @@ VALUE_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class ArmShown:
-    """``source``: whose row it is.  ``treatment`` empty: codex is not staged, and what is staged is a part of it."""
+    """``source``: whose row it is.  ``treatment`` empty: what it drives is not staged, which is a part of it."""
 
     arm: Arm
     treatment: str
@@ -116,18 +116,20 @@ def _read(row: stored.StoredArm) -> Arm:
 
 
 def _configured(settings: Settings) -> tuple[ArmShown, ...]:
-    package = ""
-    if settings.drives_codex:
-        try:
-            tree = look(settings.daemon.state_dir, settings.codex.wanted()).tree
-        except (StageError, OSError) as error:
-            note(f"what is staged cannot be seen: {clean(error)}")
-            tree = None
-        package = "" if tree is None else tree.package_id
+    try:
+        seen = look_at_trees(settings)
+    except (StageError, OSError) as error:
+        note(f"what is staged cannot be seen: {clean(error)}")
+        seen = {}
+    packages = package_ids({name: look.tree for name, look in seen.items() if look.tree is not None})
     return tuple(
-        ArmShown(arm, treatment_hash(arm_treatment(arm)) if arm.codex is None or package else "", CONFIGURATION)
-        for arm in settings.arm_models(package)
+        ArmShown(arm, treatment_hash(arm_treatment(arm)) if _is_known(arm) else "", CONFIGURATION) for arm in settings.arm_models(packages)
     )
+
+
+def _is_known(arm: Arm) -> bool:
+    """Whether all that it drives is staged."""
+    return arm.codex is None or bool(arm.codex.package and (arm.codex.loopx is None or arm.codex.loopx.package))
 
 
 def _merged(kept: ArmShown, now: ArmShown | None) -> ArmShown:

@@ -42,7 +42,7 @@ from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.notices import About, Herald
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
-from marathond.service.staged import staged_codex
+from marathond.service.staged import package_ids, staged_trees
 from marathond.service.treatment import needs_restart
 
 log = structlog.get_logger("marathond")
@@ -320,11 +320,9 @@ class Daemon:
 
     async def _submit(self, settings: Settings, author: str) -> SubmitResult:
         await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
-        codex = await to_thread.run_sync(staged_codex, settings)
-        if codex is not None:
-            self._staged[codex.package_id] = codex.root
-        package = "" if codex is None else codex.package_id
-        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ), package)
+        trees = await to_thread.run_sync(staged_trees, settings)
+        self._staged.update({tree.package_id: tree.root for tree in trees.values()})
+        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ), package_ids(trees))
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 
     async def _knobs(self, fixed: Fixed) -> Knobs:

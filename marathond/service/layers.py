@@ -21,6 +21,7 @@ from marathond.core.errors import ConfigError
 from marathond.core.tomlindex import KeyPath
 from marathond.service.knobs import did_you_mean, number_or_text
 from marathond.service.tomlfile import TomlFile
+from marathond.staging.pins_loopx import UV
 
 _FALSE, _TRUE = frozenset({"false", "no", "off", "0"}), frozenset({"true", "yes", "on", "1"})
 
@@ -205,6 +206,9 @@ def _absolute(data: Mapping[str, Any], base: Path, environ: Mapping[str, str]) -
         whole["campaign"] = change(campaign, "benchmark", lambda value: path(value) if named_by_path(value) else value)
     if "codex" in whole:
         whole["codex"] = change(whole["codex"], "folder", path)
+    if "loopx" in whole:
+        loopx = change(change(whole["loopx"], "wheel", path), "node_folder", path)
+        whole["loopx"] = change(loopx, "python", lambda value: value if str(value).startswith(UV) else path(value))
     if isinstance(gateway := whole.get("gateway"), Mapping) and isinstance(routes := gateway.get("routes"), Mapping):
         files = {name: change(change(route, "key_file", path), "ca_file", path) for name, route in routes.items()}
         whole["gateway"] = {**gateway, "routes": files}

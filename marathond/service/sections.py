@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from marathond.core import paths
-from marathond.core.model import AfterAgent, AgentKind, Drive
+from marathond.core.model import AfterAgent, AgentKind, Drive, LoopXProfile
 from marathond.core.order import Order
 from marathond.core.proxies import EXCEPTIONS, PROXY_VARIABLES, leads_to_itself
 from marathond.core.subnets import SMALLEST_PREFIX
@@ -241,8 +241,14 @@ class MountSection(Section):
         return self
 
 
-GOAL_KEYS = ("objective", "token_budget", "operator", "unblocks_at_most", "turns_at_most", "idle_turns_at_most")
-CODEX_KEYS = ("drive", *GOAL_KEYS)
+_GOAL, _WAKE = (Drive.GOAL,), (Drive.WAKE,)
+DRIVE_KEYS = {
+    **dict.fromkeys(("objective", "token_budget"), _GOAL),
+    **dict.fromkeys(("operator", "unblocks_at_most", "turns_at_most", "idle_turns_at_most"), _GOAL + _WAKE),
+}
+LOOPX_KEYS = {"loopx": _GOAL + _WAKE, "wake_interval_s": _WAKE}
+CODEX_KEYS = ("drive", *DRIVE_KEYS, *LOOPX_KEYS)
+"""Keys of a codex arm, most of them with the drives for which they mean something."""
 
 
 class ArmSection(Section):
@@ -256,22 +262,36 @@ class ArmSection(Section):
     mounts: tuple[MountSection, ...] = ()
     install_check: tuple[Text, ...] = ()
     after_agent: AfterAgent | None = None
-    drive: Drive | None = Field(default=None, description="of a codex arm: turn (one turn, goals off) or goal (a native goal)")
+    drive: Drive | None = Field(default=None, description="of a codex arm: turn (one turn, goals off), goal (a native goal), wake")
     objective: Annotated[str, Strict(), StringConstraints(min_length=1, max_length=4000)] | None = None
     token_budget: Annotated[Int, Field(ge=1)] | None = None
     operator: Flag | None = None
     unblocks_at_most: Annotated[Int, Field(ge=0, le=1000)] | None = None
     turns_at_most: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
     idle_turns_at_most: Annotated[Int, Field(ge=1, le=1000)] | None = None
+    loopx: LoopXProfile | None = Field(default=None, description="LoopX's runtime profile, for an arm that gets LoopX")
+    wake_interval_s: Annotated[Num, Field(gt=0, le=86400)] | None = Field(default=None, description="instead of LoopX's own pause")
 
     @model_validator(mode="after")
     def _keys_of_codex(self) -> ArmSection:
         codex = self.kind is AgentKind.CODEX
         if codex and self.drive is None:
             raise guilty("drive", f'required for kind = "codex": {" or ".join(drive.value for drive in Drive)}')
-        for key in CODEX_KEYS if not codex else GOAL_KEYS if self.drive is not Drive.GOAL else ():
-            if getattr(self, key) is not None:
-                raise guilty(key, f'only for kind = "codex"{"" if not codex else " with drive = goal"}')
+        if not codex and self.drive is not None:
+            raise guilty("drive", 'only for kind = "codex"')
+        for key, drives in {**DRIVE_KEYS, **LOOPX_KEYS}.items():
+            if getattr(self, key) is not None and self.drive not in drives:
+                raise guilty(key, f'only for kind = "codex"{" with drive = " + " or ".join(drives) if codex else ""}')
+        return self
+
+    @model_validator(mode="after")
+    def _loopx_fits_its_drive(self) -> ArmSection:
+        if self.drive is Drive.WAKE and self.loopx is not LoopXProfile.GENERIC_CLI:
+            raise guilty("loopx", f"must be {LoopXProfile.GENERIC_CLI} with drive = wake")
+        if self.drive is Drive.GOAL and self.loopx is LoopXProfile.GENERIC_CLI:
+            raise guilty("loopx", f"must be {LoopXProfile.SSH_GOAL} or {LoopXProfile.CODEX_CLI} with drive = goal; generic_cli is for wake")
+        if self.loopx is not None and self.objective is not None:
+            raise guilty("objective", "forbidden with loopx: LoopX itself writes the goal's objective")
         return self
 
     @model_validator(mode="after")

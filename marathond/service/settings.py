@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
@@ -23,14 +24,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from marathond.core import paths
 from marathond.core.errors import ConfigError
-from marathond.core.model import AgentKind, Arm, CodexArm, Mount, NetworkPolicy
+from marathond.core.model import AgentKind, Arm, CodexArm, LoopXArm, Mount, NetworkPolicy
 from marathond.core.money import price_of
 from marathond.core.tomlindex import KeyPath
 from marathond.service.benchmark import Benchmark, chosen
 from marathond.service.knobs import did_you_mean
 from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
 from marathond.service.sections import (
-    GOAL_KEYS,
+    DRIVE_KEYS,
     Admission,
     ArmSection,
     Campaign,
@@ -42,6 +43,7 @@ from marathond.service.sections import (
     guilty,
 )
 from marathond.service.sections_codex import CodexSection
+from marathond.service.sections_loopx import LoopXSection
 from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
@@ -63,6 +65,7 @@ class Settings(BaseSettings):
     limits: Limits = Field(default_factory=Limits)
     campaign: Campaign
     codex: CodexSection = Field(default_factory=CodexSection)
+    loopx: LoopXSection = Field(default_factory=LoopXSection)
     gateway: GatewaySection = Field(default_factory=GatewaySection)
     money: MoneySection = Field(default_factory=MoneySection)
     notify: NotifySection = Field(default_factory=NotifySection)
@@ -81,6 +84,8 @@ class Settings(BaseSettings):
             raise guilty("codex.model", 'required, for there is an arm of kind = "codex"')
         if self.drives_codex and not self.gateway.routes:
             raise guilty("gateway.routes", 'required, for there is an arm of kind = "codex"')
+        if self.drives_loopx and self.loopx.python is None:
+            raise guilty("loopx.python", "required, for there is an arm with loopx: a folder, a tar archive, or uv:VERSION")
         if self.drives_codex and self.gateway.hold_s * 1000 > self.codex.stream_idle_timeout_ms - HOLD_MARGIN_MS:
             limit_s = (self.codex.stream_idle_timeout_ms - HOLD_MARGIN_MS) / 1000
             raise guilty(
@@ -132,19 +137,24 @@ class Settings(BaseSettings):
         """The campaign's arms, in the order in which it names them (by default all, as defined)."""
         return self.campaign.arms or tuple(self.arms)
 
-    def arm_models(self, package: str = "") -> tuple[Arm, ...]:
-        """The campaign's arms as the rest of the program knows them, ``after_agent`` resolved.
+    def arm_models(self, packages: Mapping[str, str] = MappingProxyType({})) -> tuple[Arm, ...]:
+        """The campaign's arms as the rest of the program knows them, ``after_agent`` and the operator's role resolved.
 
-        :param package: id of the staged codex; empty where nothing is hashed or run.
+        :param packages: ``codex`` and ``loopx`` to the ids of what is staged; left out where nothing is hashed or run.
         """
-        return tuple(self._arm(name, self.arms[name], package) for name in self.arm_names)
+        return tuple(self._arm(name, self.arms[name], packages) for name in self.arm_names)
 
     @property
     def drives_codex(self) -> bool:
         """Whether an arm of the campaign is of kind codex: then it needs a staged codex and a gateway."""
         return any(self.arms[name].kind is AgentKind.CODEX for name in self.arm_names)
 
-    def _arm(self, name: str, arm: ArmSection, package: str) -> Arm:
+    @property
+    def drives_loopx(self) -> bool:
+        """Whether an arm of the campaign has LoopX: then it needs a staged LoopX, too."""
+        return any(self.arms[name].loopx is not None for name in self.arm_names)
+
+    def _arm(self, name: str, arm: ArmSection, packages: Mapping[str, str]) -> Arm:
         return Arm(
             name=name,
             kind=arm.kind,
@@ -155,14 +165,19 @@ class Settings(BaseSettings):
             mounts=tuple(Mount(str(mount.source), mount.target, mount.read_only) for mount in arm.mounts),
             install_check=arm.install_check,
             after_agent=arm.after_agent or self.limits.after_agent,
-            codex=self._codex(arm, package) if arm.kind is AgentKind.CODEX else None,
+            codex=self._codex(arm, packages) if arm.kind is AgentKind.CODEX else None,
         )
 
-    def _codex(self, arm: ArmSection, package: str) -> CodexArm:
+    def _codex(self, arm: ArmSection, packages: Mapping[str, str]) -> CodexArm:
         assert self.codex.model is not None and arm.drive is not None
-        given = {key: getattr(arm, key) for key in GOAL_KEYS if getattr(arm, key) is not None}
+        given: dict[str, Any] = {key: getattr(arm, key) for key in DRIVE_KEYS if getattr(arm, key) is not None}
+        if arm.loopx is not None:
+            loopx = self.loopx
+            inside, package = loopx.state == "inside", packages.get("loopx", "")
+            given["loopx"] = LoopXArm(package, loopx.version, loopx.wanted().source, inside, arm.loopx, arm.wake_interval_s)
+            given.setdefault("operator", True)
         return CodexArm(
-            package=package,
+            package=packages.get("codex", ""),
             version=self.codex.version,
             model=self.codex.model,
             effort=self.codex.effort,

@@ -69,8 +69,8 @@ class Change(StrEnum):
 
 
 def change_of(key: str) -> Change:
-    """By dotted key (``admission.concurrency``); everything below ``arms.`` and ``codex.`` is treatment."""
-    if key in TREATMENT_KEYS or key.startswith(("arms.", "codex.")):
+    """By dotted key (``admission.concurrency``); everything below ``arms.``, ``codex.`` and ``loopx.`` is treatment."""
+    if key in TREATMENT_KEYS or key.startswith(("arms.", "codex.", "loopx.")):
         return Change.TREATMENT
     if key in KNOBS:
         return Change.LIVE

@@ -104,7 +104,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     path = tmp_path / "ledger.db"
     create(path, host="h", now_ms=T0)
     c = connect(path, mode="rw")
-    (plain,) = settings.arm_models("p")
+    (plain,) = settings.arm_models({"codex": "p"})
     fill(c, submission(arms=[ArmRow("plain", "codex", "h", json.dumps(arm_to_data(plain)))]))
     bring_to(c, cell(c, "zstd", "plain"), "running")
     c.close()

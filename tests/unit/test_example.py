@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from marathond.service.knobs import KNOBS
-from marathond.service.sections import CODEX_KEYS
+from marathond.service.sections import CODEX_KEYS, DRIVE_KEYS
 from marathond.service.settings import Settings, load, origins
 from marathond.service.treatment import Change, change_of
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
-COMMENTED = re.compile(r"#(?P<assignment>(?P<key>[a-z_]+) = .*?)(?P<none>  # default: none)?$")
+COMMENTED = re.compile(r"#(?P<assignment>(?P<key>[a-z_0-9]+) = .*?)(?P<none>  # default: none)?$")
 SECTION = re.compile(r"\[(?P<name>[a-z.]+)\]$")
 SAMPLE_TASKS = 20
 
@@ -91,20 +91,28 @@ def test_each_knob_is_explained_and_says_how_it_may_change(key: str) -> None:
 
 
 def test_every_shown_value_is_accepted(tmp_path: Path) -> None:
-    """Those of codex on an arm of that kind, all others on the arm that stands for all; a folder excludes the package's hash."""
-    skipped = (*(f"#{key} =" for key in CODEX_KEYS), "#folder =")
+    """Those of codex on arms of that kind, all others on the arm that stands for all; another source excludes the package's hash."""
+    of_codex = tuple(f"#{key} =" for key in CODEX_KEYS)
+    skipped = (*of_codex, "#folder =", "#wheel =", "#commit =", "#node_folder =")
     text = "\n".join(line if line.startswith(skipped) else COMMENTED.sub(r"\g<assignment>", line) for line in _lines())
-    shown = [COMMENTED.sub(r"\g<assignment>", line) for line in _lines() if line.startswith(skipped[:-1])]
+    shown = [COMMENTED.sub(r"\g<assignment>", line) for line in _lines() if line.startswith(of_codex)]
     assert len(shown) == len(CODEX_KEYS)
-    goal = "\n".join(shown).replace('drive = "turn"', 'drive = "goal"')
+    of_goal = (*DRIVE_KEYS, "loopx")
+    goal = "\n".join(line for line in shown if line.startswith(of_goal) and not line.startswith("objective"))
+    plain_goal = "\n".join(line for line in shown if line.startswith("objective"))
+    wake = "\n".join(line for line in shown if line.startswith("wake_interval_s"))
     text = text.replace("#routes = {}", "").replace("routes = {}", "")
     route = 'base_url = "https://api.example.org/v1"\nkey_file = "/k"'
-    text += f'\n[arms.goal]\nkind = "codex"\n{goal}\n[gateway.routes.main]\n{route}\n[gateway.routes.judge]\n{route}\n'
+    text += f'\n[arms.goal]\nkind = "codex"\ndrive = "goal"\n{goal}\n'
+    text += f'\n[arms.plain_goal]\nkind = "codex"\ndrive = "goal"\n{plain_goal}\n'
+    text += f'\n[arms.wake]\nkind = "codex"\ndrive = "wake"\nloopx = "generic_cli"\n{wake}\n'
+    text += f"\n[gateway.routes.main]\n{route}\n[gateway.routes.judge]\n{route}\n"
     (tmp_path / "all.toml").write_text(text, encoding="utf-8")
     settings = _load(tmp_path / "all.toml")
     assert settings.limits.agent_timeout_s == 5340
     assert settings.arms["shell"].user == "agent"
     assert settings.arms["goal"].unblocks_at_most == 8
+    assert (settings.arms["wake"].wake_interval_s, settings.loopx.python) == (180, "uv:3.12")
 
 
 def test_the_swe_marathon_example_loads_with_its_knobs(tmp_path: Path) -> None:

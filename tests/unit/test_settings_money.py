@@ -95,7 +95,7 @@ def test_of_a_webhook_only_the_host_is_shown(url: str | None, hidden: str | None
 def test_a_webhooks_address_is_in_no_copy_of_the_configuration(tmp_path: Path) -> None:
     settings = read(tmp_path, f'{HEAD}[notify]\nwebhook = "https://hooks.example.org/services/{SECRET}"\ncommand = ["mail-me"]\n')
     assert settings.notify.webhook is not None and SECRET in settings.notify.webhook
-    made = build(settings, "ana", {})
+    made = build(settings, "ana", {}, {})
     assert SECRET not in made.config_json and "hooks.example.org" in made.config_json
     assert SECRET not in made.treatment_json
     other = read(tmp_path, f'{HEAD}[notify]\nwebhook = "https://hooks.example.org/other"\n')
