@@ -6,23 +6,28 @@ Owns where an arm's row comes from, and how it is shown.  Reads; needs neither a
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from marathond.agents.codex import contract
 from marathond.cli.app import Settled
 from marathond.cli.client import CallFailed
 from marathond.cli.config_cmds import hidden
+from marathond.cli.disclosures import of_one, rows_as_json, short
 from marathond.cli.locate import locate
 from marathond.cli.output import Column, clean, note, print_json, say, screen, table, wrapped
 from marathond.cli.reader import campaign_id, reading
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.contract import NAME
+from marathond.core.disclosure import Disclosure
+from marathond.core.disclosures import disclosures
 from marathond.core.errors import ConfigError, LedgerRefused, StageError
 from marathond.core.model import Arm, Drive
 from marathond.ledger.verbs import shapes, stored
+from marathond.ledger.verbs.disclosures import told
 from marathond.practice.script import CODE_MODELS
+from marathond.service.disclosing import conditions
 from marathond.service.protocol import Exit
 from marathond.service.settings import Settings
 from marathond.service.staged import look_at_trees, package_ids
@@ -44,11 +49,15 @@ class ArmShown:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """``asked``: first requests of the campaign's trials, of codex arms that have begun to ask."""
+    """``asked``: first requests of the campaign's trials, of codex arms that have begun to ask.
+
+    ``disclosures``: the ledger's; of arms that are not submitted yet, what their rows and the settings give.
+    """
 
     campaign: str
     arms: tuple[ArmShown, ...]
     asked: tuple[shapes.ShapeRow, ...] = ()
+    disclosures: tuple[Disclosure, ...] = ()
 
     def arm(self, name: str) -> ArmShown:
         """:raises CallFailed: exit 2, there is none of that name; with the names there are."""
@@ -75,7 +84,7 @@ def gather(chosen: Settled, campaign: str | None) -> Gathered:
     if stored_arms is None:
         if settings is None:
             raise wrong or CallFailed("no campaign yet, and no configuration: nothing to show")
-        return Gathered(settings.campaign.name, configured)
+        return Gathered(settings.campaign.name, configured, disclosures=_not_submitted(settings, configured, ()))
     if wrong is not None:
         note(f"the configuration is left out: {clean(wrong)}")
     if settings is None or settings.campaign.name != stored_arms.campaign:
@@ -83,7 +92,16 @@ def gather(chosen: Settled, campaign: str | None) -> Gathered:
     now = {shown.arm.name: shown for shown in configured}
     known = {shown.arm.name for shown in stored_arms.arms}
     merged = [_merged(shown, now.get(shown.arm.name)) for shown in stored_arms.arms]
-    return Gathered(stored_arms.campaign, (*merged, *(shown for name, shown in now.items() if name not in known)), stored_arms.asked)
+    arms = (*merged, *(shown for name, shown in now.items() if name not in known))
+    told_of = (*stored_arms.disclosures, *_not_submitted(settings, configured, known))
+    return Gathered(stored_arms.campaign, arms, stored_arms.asked, told_of)
+
+
+def _not_submitted(settings: Settings, arms: Sequence[ArmShown], known: Collection[str]) -> tuple[Disclosure, ...]:
+    """What the configuration tells of those of its arms that the ledger does not know.  The tasks are not read for that: ``plan`` does."""
+    made = disclosures([shown.arm for shown in arms], conditions(settings))
+    new = [replace(each, arms=tuple(name for name in each.arms if name not in known)) for each in made]
+    return tuple(each for each in new if each.arms)
 
 
 def _settings(chosen: Settled) -> tuple[Settings | None, ConfigError | None]:
@@ -105,7 +123,7 @@ def _stored(chosen: Settled, campaign: str | None, configured: str | None) -> Ga
         if found is None:
             return None
         arms = tuple(ArmShown(_read(row), row.treatment_hash, LEDGER) for row in stored.arms_of(c, found[0]))
-        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])))
+        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])), told(c, found[0]).rows)
 
 
 def _read(row: stored.StoredArm) -> Arm:
@@ -160,7 +178,7 @@ def row(arm: Arm) -> dict[str, Any]:
 
 def print_list(found: Gathered, *, as_json: bool) -> None:
     if as_json:
-        print_json([_as_json(shown) for shown in found.arms])
+        print_json([_as_json(found, shown) for shown in found.arms])
         return
     where = screen()
     say(f"campaign {clean(found.campaign)}")
@@ -178,6 +196,10 @@ def print_list(found: Gathered, *, as_json: bool) -> None:
         for shown in found.arms
     ]
     for line in table((*columns, Column("treatment"), Column("from", least=6)), rows, where):
+        say(line)
+    if found.disclosures:
+        say()
+    for line in short(found.disclosures, [shown.arm.name for shown in found.arms], where):
         say(line)
 
 
@@ -198,8 +220,9 @@ def _short(treatment: str) -> str:
     return treatment.removeprefix("sha256:")[:HASH_SHOWN] or "unknown"
 
 
-def _as_json(shown: ArmShown) -> dict[str, Any]:
-    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source}
+def _as_json(found: Gathered, shown: ArmShown) -> dict[str, Any]:
+    mine = [each for each in found.disclosures if shown.arm.name in each.arms]
+    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source, "disclosures": rows_as_json(mine)}
 
 
 # ---- one arm
@@ -212,12 +235,14 @@ def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool)
         chosen = surface_of(shown.arm, surface)
         made, file = contract.reviewed(shown.arm.codex.drive, chosen), contract.file_of(shown.arm.codex.drive, chosen)
     if as_json:
-        print_json({**_as_json(shown), "contract": made})
+        print_json({**_as_json(found, shown), "contract": made})
         return
     say(f"arm {clean(shown.arm.name)} of campaign {clean(found.campaign)}   treatment {_short(shown.treatment)}   from {shown.source}")
     lines = [f"  {line}" for line in _lines(row(shown.arm))]
     if made is not None and file is not None:
         lines += ["", *_contract_lines(made, file.name)]
+    if told_of := list(of_one(found.disclosures, name)):
+        lines += ["", *told_of]
     where = screen()
     for line in lines:
         for part in wrapped(line, where):

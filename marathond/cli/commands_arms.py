@@ -1,4 +1,4 @@
-"""The sub-commands about arms: arms, arms show, arms diff.
+"""The sub-commands about arms: arms, arms show, arms diff, disclosures.
 
 Owns their arguments and help.
 """
@@ -68,3 +68,14 @@ def diff_command(
     found = arms_diff.compare(view.gather(settled(ctx), campaign), a, b, None if surface is None else surface.value)
     arms_diff.show(found, as_json=as_json)
     finish(int(arms_diff.wrong(found)))
+
+
+@app.command(name="disclosures")
+def disclosures_command(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) -> None:
+    """What a reader of the comparison must be told: each deviation, its arms, and what the ordinary way or the earlier public runs did.
+
+    From the ledger, as reports and exports carry it; before the first submission, as the configuration would have it.
+    """
+    from marathond.cli import disclosures as view
+
+    view.print_all(view.gather(settled(ctx), campaign), as_json=as_json)

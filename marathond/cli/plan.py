@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 import anyio
 
+from marathond.cli.disclosures import short
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
 from marathond.cli.parks import ArmPark, arm_parks
 from marathond.cli.plan_benchmark import (
@@ -23,13 +24,14 @@ from marathond.cli.plan_benchmark import (
     marks_words,
 )
 from marathond.cli.plan_money import MoneyPlan, money_plan, money_words
+from marathond.core.disclosure import Disclosure
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
 from marathond.core.order import CellKey, order_cells
-from marathond.core.proxies import proxy_words
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import EngineInfo
+from marathond.service.disclosing import configured
 from marathond.service.settings import Settings
 from marathond.service.taskread import Reading, known_marks
 from marathond.tasks.support import check_host
@@ -89,7 +91,7 @@ class CampaignPlan:
     host: str
     parked_arms: tuple[ArmPark, ...] = ()
     absent_images: tuple[str, ...] = ()
-    disclosures: tuple[str, ...] = ()
+    disclosures: tuple[Disclosure, ...] = ()
     money: MoneyPlan | None = None
     benchmark: BenchmarkPlan | None = None
     digests: str = ""
@@ -130,7 +132,7 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
         host=engine if isinstance(engine, str) else f"{engine.info.ncpu} processors, {engine.info.memory_bytes >> 20} MiB",
         parked_arms=alone,
         absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
-        disclosures=tuple(_disclosures(settings, tasks)),
+        disclosures=configured(settings, read),
         money=money_plan(settings, cells, settings.daemon.ledger),
         benchmark=benchmark_plan(settings, reading),
         digests=digest_words(settings, reading),
@@ -141,15 +143,6 @@ def _marks(settings: Settings, reading: Reading, name: str) -> tuple[str, ...]:
     """What the folder shows and what the profile knows beside it."""
     known = frozenset() if settings.benchmark is None else known_marks(settings.benchmark.known, name)
     return tuple(mark.value for mark in sorted(reading.marks(name) | known))
-
-
-def _disclosures(settings: Settings, tasks: Sequence[TaskPlan]) -> Iterator[str]:
-    """What a reader of the comparison must be told about how it was made."""
-    if settings.network.undeclared != "public":
-        yield f"network.undeclared: tasks that declare no network have {settings.network.undeclared}; the format's own is public"
-    if proxy := settings.network.runtime_proxy:
-        users = sum(task.needs_network for task in tasks)
-        yield f"network.runtime_proxy: containers of {plural(users, 'task')} with a network get {proxy_words(proxy)}"
 
 
 def _task_plan(settings: Settings, task: Task | Unrunnable, engine: EngineSeen | str, marks: tuple[str, ...]) -> TaskPlan:
@@ -247,11 +240,10 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
         say(where.fit(f"  {number:>4}  {clean(cell.task)}  {clean(cell.arm)}  replicate {cell.replicate}"))
     if len(plan.cells) > CELLS_SHOWN and not all_cells:
         say(f"  … {len(plan.cells) - CELLS_SHOWN} more (--cells shows all)")
-    for disclosure in plan.disclosures:
-        note(f"disclosure: {clean(disclosure)}")
-    for difference in plan.benchmark.differences if plan.benchmark else ():
-        note(f"disclosure: {clean(difference)}")
-    for line in plan.benchmark.notes if plan.benchmark else ():
+    say()
+    for line in short(plan.disclosures, plan.arms, where):
+        say(line)
+    for line in (*plan.benchmark.differences, *plan.benchmark.notes) if plan.benchmark else ():
         note(f"note: {clean(line)}")
     for task in plan.tasks:
         for warning in task.warnings:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from marathond.core.arms import arm_to_data
 from marathond.core.errors import Refused
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
+from marathond.service.disclosing import conditions
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
@@ -43,6 +45,7 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], packages:
         replicates=settings.campaign.replicates,
         arms=arms,
         tasks=tasks,
+        conditions=conditions(settings),
     )
 
 
@@ -81,6 +84,7 @@ def task_row(task: Task | Unrunnable) -> TaskRow:
         "workdir": task.workdir,
         "has_solution": task.has_solution,
         "agent_user": task.agent_user,
+        "project_files": list(speaking_files(Path(task.path))),
         "warnings": list(task.warnings),
     }
     return TaskRow(

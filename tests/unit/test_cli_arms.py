@@ -98,9 +98,14 @@ def asks(rig: Rig, arm: str, effort: str = "high", tools: tuple[str, ...] = ()) 
         shapes.keep(c, trial.trial_id, made, now_ms=have.T0)
 
 
+def listed(out: str) -> list[str]:
+    """The rows of the list, without its head and the section of disclosures below it."""
+    return out.partition("\n\n")[0].splitlines()[2:]
+
+
 def test_the_configuration_alone_is_enough(rig: Rig, config: Path) -> None:
     out = rig.ask("--config", str(config), "arms")
-    rows = {line.split()[0]: line for line in out.splitlines()[2:]}
+    rows = {line.split()[0]: line for line in listed(out)}
     assert out.startswith("campaign codex\n") and list(rows) == ["plain", "goal", "operator", "sh"]
     assert "500 turns, 3 infra retries  " in rows["plain"] and " - " in rows["plain"]
     assert "3 idle turns, 8 unblocks, 7 tokens" in rows["operator"] and " yes " in rows["operator"] and " no " in rows["goal"]
@@ -171,7 +176,7 @@ def test_an_undeclared_difference_fails(rig: Rig, config: Path, monkeypatch: pyt
 def test_the_ledger_alone_is_enough_and_knows_what_trials_asked(rig: Rig) -> None:
     stored(rig, PLAIN, GOAL)
     out = rig.ask("arms")
-    assert out.startswith("campaign codex\n") and all(line.endswith("ledger") for line in out.splitlines()[2:])
+    assert out.startswith("campaign codex\n") and all(line.endswith("ledger") for line in listed(out))
     assert treatment_hash(arm_treatment(GOAL)).removeprefix("sha256:")[:12] in out
     asks(rig, "plain")
     asks(rig, "goal", tools=contract.GOAL_TOOLS)
@@ -196,7 +201,7 @@ def test_both_say_whether_the_configuration_is_still_the_ledgers(rig: Rig, confi
     config.write_text(CONFIG.format(state_dir=rig.state_dir))
     sh = Arm("sh", AgentKind.COMMAND, argv=("false",))
     stored(rig, PLAIN, sh)
-    rows = {line.split()[0]: line for line in rig.ask("--config", str(config), "arms").splitlines()[2:]}
+    rows = {line.split()[0]: line for line in listed(rig.ask("--config", str(config), "arms"))}
     assert rows["plain"].endswith("  ledger") and rows["goal"].endswith("  configuration")
     assert rows["sh"].endswith("ledger; the configuration has changed")
 

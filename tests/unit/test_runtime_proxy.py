@@ -64,10 +64,10 @@ def test_plan_discloses_it_with_the_number_of_tasks_and_without_the_password(tmp
     made = [make_task(tmp_path / "tasks", name, network=network) for name, network in (("open", "public"), ("closed", "no-network"))]
     looks = [look(path) for path in made]
     tasks = Reading(tuple(one.outcome for one in looks), {one.outcome.name: one for one in looks})
+    line = "Containers of 1 task with a network reach it through a proxy: HTTP_PROXY=http://***@p:1."
     for table, said in (('{ HTTP_PROXY = "http://user:pass-word@p:1" }', True), ("{}", False)):
         plan = make_plan(read(tmp_path, table), tasks, "unknown: not asked")
         show(plan, Screen(), all_cells=False)
-        errors = capsys.readouterr().err
-        line = "disclosure: network.runtime_proxy: containers of 1 task with a network get HTTP_PROXY=http://***@p:1"
-        assert (line in errors.splitlines()) is said
-        assert plan.disclosures == ((line.removeprefix("disclosure: "),) if said else ())
+        rows = [row for row in plan.disclosures if row.code == "runtime_proxy"]
+        assert [row.text for row in rows] == [line] * said
+        assert ("  runtime_proxy" in capsys.readouterr().out) is said
