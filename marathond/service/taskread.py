@@ -19,7 +19,7 @@ from marathond.service.benchmark import Benchmark
 from marathond.service.settings import Settings, where
 from marathond.service.settings_errors import ConfigErrors
 from marathond.service.taskpaths import task_folders
-from marathond.service.tomlfile import show
+from marathond.service.tomlfile import is_there, show
 from marathond.tasks.harbor import look
 from marathond.tasks.look import Look
 
@@ -49,7 +49,7 @@ def read_tasks(settings: Settings, environ: Mapping[str, str], *, only: str | No
     if benchmark is not None:
         names, campaign = [folder.name for folder in folders], settings.campaign
         _refuse(settings, names_differ(benchmark.known, names, included=campaign.include, excluded=campaign.exclude))
-    table = None if settings.campaign.digests is None or not pins else digests.read(settings.campaign.digests, Path.cwd())
+    table = _table(settings) if pins else None
     seen = seen_by_tasks(environ, settings.gateway.verifier_env)
     found = (look(folder, seen, settings.undeclared_network) for folder in folders if only in (None, folder.name))
     looks = {one.outcome.name: one for one in found}
@@ -72,6 +72,16 @@ def unsupported_mark(benchmark: Benchmark, name: str, seen: frozenset[Mark]) -> 
 def known_marks(known: Known, name: str) -> frozenset[Mark]:
     """As the profile has them."""
     return known.tasks[name].marks if name in known.tasks else frozenset()
+
+
+def _table(settings: Settings) -> digests.Table | None:
+    path = settings.campaign.digests
+    if path is None:
+        return None
+    if not is_there(path):
+        place, expected = where(settings, "campaign", "digests"), "no such file; marathonctl plan --write-digests FILE writes one"
+        raise ConfigError(place, f"campaign.digests = {path}", expected)
+    return digests.read(path, Path.cwd())
 
 
 def _pinned(table: digests.Table, one: Look) -> Look:
