@@ -18,9 +18,14 @@ CLI = f"{ROOT}/bin/loopx"
 PYTHON = f"{ROOT}/releases/native-goal-profile/bin/python"
 NODE = f"{ROOT}/node/bin/node"
 SKILLS = f"{ROOT}/codex-home/skills"
+CODEX_HOME = "/marathond/codex"
+"""Of the agent's codex (codex/gates.py; a test compares)."""
+AGENT_SKILLS = f"{CODEX_HOME}/skills"
+"""The same skills where the agent's codex looks for them: read-only, so that no agent rewrites its own treatment (fault c11)."""
+COMMAND = "/usr/local/bin/loopx"
+"""The wrapper once more, so that a bare ``loopx`` works in the agent's shells, a login shell, which sets PATH anew, among them."""
 HOME, STATE = f"{ROOT}/home", f"{ROOT}/state"
-"""HOME and TMPDIR of LoopX's own calls; its registry, runtime and goal."""
-REGISTRY, RUNTIME, GOAL_STATE = f"{STATE}/registry.json", f"{STATE}/runtime", f"{STATE}/goal/ACTIVE_GOAL_STATE.md"
+"""HOME and TMPDIR of LoopX's own calls; its registry, runtime and goal, unless they lie in the task's tree (goal.py)."""
 FOLDERS = ("home", "state")
 """Below ``run_dir.harness``."""
 
@@ -39,9 +44,11 @@ def tree(arm: LoopXArm, staged: Mapping[str, Path]) -> Path:
 
 
 def mounts(arm: LoopXArm, run_dir: RunDir, staged: Mapping[str, Path]) -> tuple[Mount, ...]:
-    """The profile, and below it what the trial may write.  Raises GateFailed when it is not staged."""
+    """The profile, below it what the trial may write, its skills for codex, its command.  Raises GateFailed when it is not staged."""
     own = (Mount(str(run_dir.harness / name), f"{ROOT}/{name}", read_only=False) for name in FOLDERS)
-    return (Mount(str(tree(arm, staged)), ROOT), *own)
+    staged_at = tree(arm, staged)
+    skills = Mount(str(staged_at / "codex-home" / "skills"), AGENT_SKILLS)
+    return (Mount(str(staged_at), ROOT), *own, skills, Mount(str((staged_at / "bin" / "loopx").resolve()), COMMAND))
 
 
 def image_check(arm: LoopXArm, staged: Mapping[str, Path]) -> ImageCheck:

@@ -1,0 +1,231 @@
+"""Runs inside a trial's container, under the profile's own Python: LoopX's CLI, several calls in one process, and a look around.
+
+Handed over as text (:mod:`marathond.agents.loopx.commands`), so it imports the standard library and LoopX alone, and nothing of this
+package.  Owns what is asked there and how it is told; what it means is decided outside.
+
+Each call is the whole CLI in a process of its own, forked once LoopX has been imported: that import is most of a call's time.
+
+    python -I -c TEXT '{"root": …, "calls": [[…], …], "look": …}'    ->    last line of stdout: MARK and a JSON object
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+MARK = "marathond-loopx "
+OUTPUT_AT_MOST = 1 << 18
+PATHS_S, FOUND_AT_MOST = 20, 20
+
+FIND = """
+import sys
+sys.path[:] = [p for p in sys.path if p]
+try:
+    from importlib.util import find_spec
+except ImportError:
+    from pkgutil import find_loader as find_spec
+spec = find_spec("loopx")
+print(getattr(spec, "origin", spec) or "")
+try:
+    from importlib.metadata import distributions
+    print("\\n".join(str(d._path) for d in distributions() if (d.metadata["Name"] or "").lower() == "loopx"))
+except ImportError:
+    pass
+"""
+"""For a Python of the image: whether a LoopX can be imported there, or is left over there.  Its own folder is no place of the image."""
+
+
+def environment(root: str) -> None:
+    """LoopX's own, as the wrapper ``bin/loopx`` sets it."""
+    path = os.environ.get("PATH", os.defpath)
+    home = f"{root}/home"
+    os.environ.update(PATH=f"{root}/node/bin:{root}/bin:{path}", HOME=home, TMPDIR=home, TMP=home, TEMP=home, LOOPX_USAGE_PING="0")
+    for name in ("PYTHONPATH", "PYTHONHOME"):
+        os.environ.pop(name, None)
+    tempfile.tempdir = home
+
+
+def call(cli: str, argv: list[str]) -> dict[str, Any]:
+    """One call of the CLI: exit code, stdout, stderr and duration."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                sys.argv = [cli, *argv]
+                status = int(importlib.import_module("loopx.entrypoint").main() or 0)
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+                if isinstance(end.code, str):
+                    sys.stderr.write(end.code)
+            except BaseException:  # noqa: BLE001 - the process ends here, and says why
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        _, ended = os.waitpid(pid, 0)
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read(OUTPUT_AT_MOST + 1).decode("utf-8", errors="replace"))
+    ms = int((time.monotonic() - began) * 1000)
+    return {"exit": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1][-2000:], "ms": ms}
+
+
+def calls(cli: str, wanted: list[list[str]]) -> list[dict[str, Any]]:
+    """In their order, up to the first that fails."""
+    if wanted:
+        importlib.import_module("loopx.cli_runtime")
+        importlib.import_module("loopx.cli")
+    done: list[dict[str, Any]] = []
+    for argv in wanted:
+        done.append(call(cli, argv))
+        if done[-1]["exit"] != 0:
+            break
+    return done
+
+
+def shells() -> dict[str, str]:
+    """What PATH a shell's command sees, as codex starts one: plain and as a login shell.  A shell that fails has none."""
+    found: dict[str, str] = {}
+    for name in ("sh", "bash"):
+        program = shutil.which(name)
+        for flag in ("-c", "-lc") if program else ():
+            try:
+                command = [str(program), flag, 'printf "\\n%s%s" "=PATH=" "$PATH"']
+                done = subprocess.run(command, capture_output=True, text=True, timeout=PATHS_S, check=False)
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+            _, mark, path = done.stdout.rpartition("=PATH=")
+            if mark:
+                found[f"{name} {flag}"] = path
+    return found
+
+
+def programs(paths: dict[str, str], pattern: str) -> list[Path]:
+    """Executables on any of them whose name fits."""
+    fits = re.compile(pattern)
+    found: list[Path] = []
+    for folder in dict.fromkeys(part or "." for path in paths.values() for part in path.split(":")):
+        try:
+            there = sorted(Path(folder).iterdir())
+            found += [at for at in there if fits.fullmatch(at.name) and os.access(at, os.X_OK) and not at.is_dir()]
+        except OSError:
+            continue
+    return found
+
+
+def same(one: str | Path, other: str | Path) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def look(root: str, cli: str) -> dict[str, Any]:
+    """What the agent's commands would find of LoopX; of the profile: its versions, and copies on its Python's path."""
+    paths = shells()
+    bare = {shell: shutil.which("loopx", path=path) or "" for shell, path in paths.items()}
+    copies = [str(at) for at in programs(paths, "loopx") if not same(at, cli)]
+    seen: set[Path] = set()
+    for python in programs(paths, r"python(\d+(\.\d+)?)?"):
+        real = python.resolve()
+        if real in seen or real.is_relative_to(root):
+            continue
+        seen.add(real)
+        try:
+            done = subprocess.run([str(python), "-c", FIND], capture_output=True, text=True, timeout=PATHS_S, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue  # a Python that does not run imports nothing
+        copies += [f"{python}: {line}" for line in done.stdout.splitlines() if line.strip()]
+    return {"bare": {shell: at if same(at, cli) else "" for shell, at in bare.items()}, "copies": copies[:FOUND_AT_MOST], **own()}
+
+
+def own() -> dict[str, Any]:
+    """Of the profile's own Python, found without importing LoopX."""
+    places: list[str] = []
+    leftover = re.compile(r"loopx(\.py|-.*\.(dist|egg)-info|\.egg-link)?|__editable__.*loopx.*\.pth", re.IGNORECASE)
+    for folder in dict.fromkeys(sys.path):
+        if Path(folder).is_dir():
+            places += [str(at) for at in sorted(Path(folder).iterdir()) if leftover.fullmatch(at.name)]
+    versions = sorted({d.version for d in importlib.metadata.distributions() if (d.metadata["Name"] or "").lower() == "loopx"})
+    return {"places": places, "versions": versions}
+
+
+def profile(root: str) -> dict[str, Any]:
+    """Upstream's own constants and its own check of the profile.  Raises what LoopX raises."""
+    native = importlib.import_module("loopx.capabilities.benchmark_toolkit.native_codex_profile")
+    found: dict[str, Any] = {"skills": list(native.NATIVE_CODEX_PROFILE_REQUIRED_SKILL_IDS)}
+    try:
+        checked = native.inspect_native_codex_profile(Path(root), require_clean_source=False)
+        found["skills_digest"], found["problem"] = checked.skills_digest, ""
+    except Exception as error:  # noqa: BLE001 - its word is the answer
+        found["problem"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def node() -> dict[str, Any]:
+    """Upstream's own probe, and the least version by its own constant."""
+    probing = importlib.import_module("loopx.control_plane.runtime.node_probe")
+    seen = probing.probe_node()
+    least = ".".join(str(part) for part in probing.MINIMUM_NODE_VERSION)
+    return {"outcome": str(seen.outcome.value), "version": seen.version or "", "at": seen.executable or "", "least": least}
+
+
+def sqlite() -> str:
+    """Empty when it works."""
+    try:
+        database = importlib.import_module("sqlite3").connect(":memory:")
+        database.execute("SELECT 1").fetchone()
+        database.close()
+    except Exception as error:  # noqa: BLE001 - its word is the answer
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def write(path: str, source: str) -> None:
+    """A copy of ``source``, in folders that are made."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, path)
+
+
+def main(asked: dict[str, Any]) -> dict[str, Any]:
+    root, cli = asked["root"], f"{asked['root']}/bin/loopx"
+    signal.alarm(int(asked["timeout_s"]))
+    told: dict[str, Any] = {}
+    if asked.get("look"):
+        told["look"] = look(root, cli)
+        told["sqlite"] = sqlite()
+    environment(root)
+    if asked.get("document"):
+        write(*asked["document"])
+    if told.get("sqlite"):
+        return told  # LoopX cannot even be imported, or only half of it
+    told["calls"] = calls(cli, asked["calls"])
+    if asked.get("look"):
+        # The calls before have ended LoopX's daemon: it would go on with a Node that is no longer there.
+        told["node"] = node()
+        told["profile"] = profile(root)
+    return told
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"\n{MARK}{json.dumps(main(json.loads(sys.argv[1])))}\n")
