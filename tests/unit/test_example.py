@@ -121,13 +121,21 @@ def test_the_swe_marathon_example_loads_with_its_knobs(tmp_path: Path) -> None:
     settings = _load(tmp_path / "swe.toml")
     assert (settings.limits.agent_timeout_s, settings.limits.verifier_timeout_multiplier) == (5340, 4)
     assert settings.admission.concurrency == 12
+    assert settings.arm_names == ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")
+    assert [(arm.drive, arm.loopx) for name, arm in settings.arms.items() if name in settings.arm_names] == [
+        ("turn", None),
+        ("goal", None),
+        ("goal", "codex_app_ssh_goal"),
+        ("goal", "codex_cli"),
+        ("wake", "generic_cli"),
+    ]
     assert len(settings.campaign.include) == SAMPLE_TASKS
     assert list(settings.campaign.include) == sorted(settings.campaign.include)
 
 
 def test_each_old_variable_maps_to_a_knob_that_exists() -> None:
     keys = _keys(_load(EXAMPLE))
-    table = [line.split()[1:3] for line in _lines() if re.match(r"#     (GOAL|MARATHON)_", line)]
+    table = [line.replace("arms.NAME.", "arms.").replace(",", "").split()[1:3] for line in _lines() if re.match(r"#     [A-Z]+_", line)]
     assert {variable.partition("=")[0] for variable, _ in table} == {
         "GOAL_TIMEOUT_SEC",
         "MARATHON_AGENT_TIMEOUT_MULT",
@@ -139,6 +147,8 @@ def test_each_old_variable_maps_to_a_knob_that_exists() -> None:
         "MARATHON_NET_CAP",
         "MARATHON_NET_MARGIN",
         "MARATHON_MAX_PASSES",
+        "WEN_MODE",
+        "LOOPX_UNGATED",
     }
     assert {knob for _, knob in table} <= set(keys)
 
