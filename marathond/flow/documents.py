@@ -7,6 +7,7 @@ from typing import Any
 
 from marathond import __version__
 from marathond.ledger.verbs.campaigns import CampaignRow, StoredArm, StoredTask
+from marathond.ledger.verbs.disclosures import Disclosed, of_arm
 from marathond.ledger.verbs.show import TrialShown
 from marathond.ports.agent import Spent
 from marathond.tasks.layout import (
@@ -25,9 +26,18 @@ from marathond.tasks.layout import (
     VoidView,
 )
 
+NOTHING_TOLD = Disclosed()
 
-def trial_view(ledger_id: str, shown: TrialShown, arm: StoredArm, void_sides: dict[str, str], spent: Sequence[Spent] = ()) -> TrialView:
-    """``void_sides``: void code to its side; ``spent``: what the agent asked of its models."""
+
+def trial_view(
+    ledger_id: str,
+    shown: TrialShown,
+    arm: StoredArm,
+    void_sides: dict[str, str],
+    spent: Sequence[Spent] = (),
+    told: Disclosed = NOTHING_TOLD,
+) -> TrialView:
+    """``void_sides``: void code to its side; ``spent``: what the agent asked of its models; ``told``: of the campaign."""
     c = shown.context
     return TrialView(
         ledger_id=ledger_id,
@@ -53,6 +63,7 @@ def trial_view(ledger_id: str, shown: TrialShown, arm: StoredArm, void_sides: di
         void=_void(shown, void_sides),
         review=_review(shown),
         usage=None if _model(arm) is None else [_usage(each) for each in spent],
+        disclosures=of_arm(told.rows, arm.name),
     )
 
 
@@ -140,6 +151,7 @@ def job_view(
     lines: list[TrialLine],
     counts: dict[str, Any],
     concurrency: int,
+    told: Disclosed = NOTHING_TOLD,
 ) -> JobView:
     """``counts``: ``running`` trials, ``pending`` cells, ``finished_at_ms`` or None."""
     return JobView(
@@ -160,4 +172,7 @@ def job_view(
         running=counts["running"],
         pending=counts["pending"],
         finished_at_ms=counts["finished_at_ms"],
+        disclosures=told.rows,
+        told_version=told.version,
+        told_at_ms=told.at_ms if told.version else None,
     )

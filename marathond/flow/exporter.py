@@ -15,7 +15,7 @@ from marathond.core.errors import ArtifactError
 from marathond.flow.collecting import collect_if_missing
 from marathond.flow.documents import job_view, trial_view
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import artifacts, campaigns, findings, show
+from marathond.ledger.verbs import artifacts, campaigns, disclosures, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.context import cell_context
 from marathond.ledger.verbs.spent import agent_spent
@@ -128,11 +128,13 @@ class Exporter:
         assert campaign is not None
         arms = await ledger.read(campaigns.arms_of, campaign.campaign_id)
         sides = await ledger.read(campaigns.void_sides)
+        told = await ledger.read(disclosures.told, campaign.campaign_id)
         lines = self._lines.setdefault(name, {})
         for trial_id in changed:
             shown = await ledger.read(show.show, trial_id)
             sums = await ledger.read(agent_spent, trial_id)
-            view = trial_view(fixed.ledger_id, shown, next(arm for arm in arms if arm.name == shown.context.arm), sides, sums.models)
+            arm = next(arm for arm in arms if arm.name == shown.context.arm)
+            view = trial_view(fixed.ledger_id, shown, arm, sides, sums.models, told)
             lines[trial_id] = line_of(view)
             if trial_id in fresh or shown.folder is not None:
                 c = shown.context
@@ -146,6 +148,7 @@ class Exporter:
             [lines[key] for key in sorted(lines)],
             await ledger.read(campaigns.progress, campaign.campaign_id),
             self.world.knobs.limits.concurrency,
+            told,
         )
         await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view_of_all))
 

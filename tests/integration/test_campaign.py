@@ -32,5 +32,11 @@ async def test_every_cell_is_scored_and_nothing_is_left(docker_host: str, tmp_pa
         folders = sorted(p.name for p in (rig.root / "out" / "test").iterdir() if p.is_dir())
         assert len(folders) == 12
         assert (rig.root / "out" / "test" / folders[0] / "verifier" / "reward.txt").exists()
+        told = json.loads((rig.root / "out" / "test" / "disclosures.json").read_text())
+        stored = rig.sql("SELECT code, text FROM v_disclosure WHERE campaign = 'test' ORDER BY position")
+        assert [(each["code"], each["text"]) for each in told["disclosures"]] == stored and "nop_is_no_agent" in dict(stored)
+        trial = json.loads((rig.root / "out" / "test" / folders[0] / "result.json").read_text())["agent_result"]["metadata"]["marathond"]
+        mine = [each["code"] for each in told["disclosures"] if trial["arm"]["name"] in each["arms"]]
+        assert [each["code"] for each in trial["disclosures"]] == mine != []
         # Removed after the ledger's word that the copy is there, never before it.
         await wait_for(lambda: not list((rig.root / "state" / "r").iterdir()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from marathond.core.disclosure import Disclosure
 from marathond.tasks.layout import (
     AgentView,
     ArmView,
@@ -65,6 +66,10 @@ SCORE = ScoreView(
 )
 USAGE = (UsageView("", 0, 0, 0, 0.0), UsageView("big-1", 12_000, 8_000, 500, 0.25), UsageView("small-1", 100, 0, 20))
 """Requests that nobody answered, priced ones, and ones without a price."""
+TOLD = (
+    Disclosure("agent_dead_before_verifier", ("plain", "goal"), "It is dead.", "Harbor does not end it."),
+    Disclosure("goal_objective_literal", ("goal",), "The objective is a literal.", "Ordinarily it is the task."),
+)
 VOID = VoidView(
     *("container_lost", "infrastructure", "the container vanished", "daemon", "daemon", START_MS + 40_000, "running", False, True, "v7"),
     evidence={"inspect": "404", "seen": ["die", "destroy"]},
@@ -106,6 +111,9 @@ def job(views: Sequence[TrialView], **fields: Any) -> JobView:
             "trials": tuple(map(line_of, views)),
             "running": 1,
             "pending": 2,
+            "disclosures": TOLD,
+            "told_version": 3,
+            "told_at_ms": START_MS,
             **fields,
         },
     )

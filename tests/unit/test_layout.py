@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marathond.tasks.layout import ArmView, Moment, TaskView, job_documents, line_of, trial_documents, trial_folder
-from tests.support.layout_samples import GOAL, PLAIN, SECRET, SORT, START_MS, VOID, ZSTD, job, moments, trial, trials
+from tests.support.layout_samples import GOAL, PLAIN, SECRET, SORT, START_MS, TOLD, VOID, ZSTD, job, moments, trial, trials
 
 ANY_TEXT = st.text(st.characters(), max_size=300)
 
@@ -231,3 +231,26 @@ def test_readme_tells_what_was_voided_and_how_to_see_it() -> None:
     assert "harbor view" in text and "marathonctl show" in text and "harbor job resume" in text
     assert max(map(len, text.splitlines())) <= 140
     assert "none" in job_documents(job([]))["README.txt"].decode()
+
+
+def test_what_must_be_told_lies_beside_the_results_and_in_each_trial() -> None:
+    documents = job_documents(job(trials()))
+    told = read(documents["disclosures.json"])
+    assert (told["campaign"], told["version"], told["at"]) == ("pilot", 3, "2023-11-14T22:13:20.000Z")
+    assert told["disclosures"][0] == {
+        "code": "agent_dead_before_verifier",
+        "arms": ["plain", "goal"],
+        "text": "It is dead.",
+        "compared_with": "Harbor does not end it.",
+    }
+    assert "disclosures.json holds the 2 things" in documents["README.txt"].decode()
+    codes = ["agent_dead_before_verifier", "goal_objective_literal"]
+    assert read(documents["config.json"])["marathond"]["disclosures"] == {"file": "disclosures.json", "codes": codes}
+    own = result_of(1, disclosures=TOLD[1:])["agent_result"]["metadata"]["marathond"]
+    assert [(each["code"], each["arms"]) for each in own["disclosures"]] == [("goal_objective_literal", ["goal"])]
+    assert result_of(0)["agent_result"]["metadata"]["marathond"]["disclosures"] == []
+
+
+def test_a_campaign_of_which_nothing_is_told_says_so() -> None:
+    told = read(job_documents(job([], disclosures=(), told_version=0, told_at_ms=None))["disclosures.json"])
+    assert (told["version"], told["at"], told["disclosures"]) == (0, None, [])

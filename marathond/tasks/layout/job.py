@@ -22,7 +22,7 @@ _SHOWN = 200
 
 
 def job_documents(view: JobView) -> dict[str, bytes]:
-    """``config.json``, ``result.json`` and ``README.txt`` for ``<out>/<campaign>/``.
+    """``config.json``, ``result.json``, ``disclosures.json`` and ``README.txt`` for ``<out>/<campaign>/``.
 
     ``n_completed_trials`` counts every trial at rest and ``n_errored_trials`` those without a valid score (voided, in review), as Harbor
     counts them from the trials' own documents.  Means are over valid scores only: Harbor's own count a missing reward as 0.
@@ -51,7 +51,23 @@ def job_documents(view: JobView) -> dict[str, bytes]:
             **_tokens(trials),
         },
     }
-    return {"config.json": json_bytes(_job_config(view)), "result.json": json_bytes(result), "README.txt": _readme(view)}
+    return {
+        "config.json": json_bytes(_job_config(view)),
+        "result.json": json_bytes(result),
+        "disclosures.json": json_bytes(_disclosures(view)),
+        "README.txt": _readme(view),
+    }
+
+
+def _disclosures(view: JobView) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "ledger": view.ledger_id,
+        "campaign": view.campaign,
+        "version": view.told_version,
+        "at": iso(view.told_at_ms),
+        "disclosures": [row(each) for each in view.disclosures],
+    }
 
 
 def _tokens(trials: Iterable[TrialLine]) -> dict[str, Any]:
@@ -88,6 +104,7 @@ def _job_config(view: JobView) -> dict[str, Any]:
             "seed": view.seed,
             "arms": [arm_facts(arm) for arm in view.arms],
             "tasks": [row(task) for task in view.tasks],
+            "disclosures": {"file": "disclosures.json", "codes": sorted({each.code for each in view.disclosures})},
         },
     }
 
@@ -131,6 +148,9 @@ Campaign {printable(view.campaign, _SHOWN)} (ledger {view.ledger_id}), written b
 
 Each folder is one trial: <trial>__<task>__<arm>__r<replicate>.  config.json says what it was given, result.json how it ended and when;
 agent/, verifier/ and artifacts/ hold what the container left behind.  `harbor view` on the folder above this one shows them all.
+
+disclosures.json holds the {len(view.disclosures)} things that a reader must be told about how this campaign was made: what each arm is
+given, and what the ordinary way or the earlier public runs did.  Results without them are half of what was found.
 
 Voided trials stay here: {codes}.
 Infrastructure or a person made them meaningless, and they count in no result.  They stay so that anybody can check why: each names its

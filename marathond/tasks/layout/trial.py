@@ -149,6 +149,7 @@ def _own_facts(view: TrialView, state: TrialState) -> dict[str, Any]:
         "score": _score(view),
         "void": row(view.void),
         "review": row(view.review),
+        "disclosures": [row(each) for each in view.disclosures],
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.core.disclosure import Disclosure
 from marathond.core.model import LIVE_STATES, TrialState
 
 Json = Mapping[str, Any]
@@ -156,6 +157,7 @@ class TrialView:
     began it.  ``attempt`` counts the trials of its cell from 1.  ``timeline``: all its events in order, at least one.
     ``agent`` None: it never started.  ``verifications`` by round.  ``score`` stays beside a void that came after it.
     ``void`` is the standing one only; ``review`` the newest, decided or not.  ``usage`` by model, None: the arm asks no model.
+    ``disclosures``: those of the campaign that concern its arm.
     """
 
     ledger_id: str
@@ -178,6 +180,7 @@ class TrialView:
     void: VoidView | None = None
     review: ReviewView | None = None
     usage: Sequence[UsageView] | None = None
+    disclosures: Sequence[Disclosure] = ()
 
     @property
     def state(self) -> TrialState:
@@ -220,7 +223,8 @@ class JobView:
 
     ``treatment_hash`` and ``order``/``seed`` as in table ``campaign``; ``replicates`` >= 1; ``concurrency`` is the limit in force.
     ``trials``: every trial at rest, voided ones included.  ``running``: trials that live.  ``pending``: cells with neither, parked
-    ones included.  ``finished_at_ms`` None: the campaign still has something to do.
+    ones included.  ``finished_at_ms`` None: the campaign still has something to do.  ``disclosures``: all of them, in order, as told since
+    ``told_at_ms`` in ``told_version``; 0: nothing is told.
     """
 
     ledger_id: str
@@ -240,3 +244,6 @@ class JobView:
     running: int = 0
     pending: int = 0
     finished_at_ms: int | None = None
+    disclosures: Sequence[Disclosure] = ()
+    told_version: int = 0
+    told_at_ms: int | None = None
