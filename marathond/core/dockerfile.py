@@ -1,4 +1,4 @@
-"""Which builder does a Dockerfile need?  Text in, reason out.
+"""Which builder does a Dockerfile need, and which images does it build upon?  Text in, answers out.
 
 Owns the list of what the engine's classic builder cannot do, or would do differently without a word.  Must not know engines.  Nothing is
 built here: whatever is no Dockerfile at all is left to the builder, whose words are better.
@@ -10,7 +10,7 @@ instructions and 26.1 runs an empty one, without a word; ``# syntax=`` is passed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 CLASSIC_FLAGS = {
     "ADD": frozenset({"chown"}),
@@ -27,6 +27,7 @@ PLATFORM_ARGS = frozenset(f"{side}{what}" for side in ("BUILD", "TARGET") for wh
 _DIRECTIVE = re.compile(r"#\s*(?P<key>[A-Za-z][\w.-]*)\s*=\s*(?P<value>.+?)\s*")
 _FLAG = re.compile(r"--(?P<name>[A-Za-z][\w-]*)(?:=\S*)?")
 _HEREDOC = re.compile(r"\d*<<(?P<dash>-?)(?P<word>[^<\s]+)")
+_VARIABLE = re.compile(r"\$(?:(?P<bare>\w+)|\{(?P<name>\w+)(?:(?P<how>:[-+])(?P<word>[^}]*))?\})")
 _GIT_SOURCE = re.compile(r"(?:git@\S+|(?:https?|ssh|git)://\S+?\.git(?:#\S*)?)")
 
 
@@ -102,3 +103,45 @@ def _is_heredoc(word: str, below: list[str]) -> bool:
         return False
     end = match["word"].replace('"', "").replace("'", "")
     return bool(end) and any((line.lstrip("\t") if match["dash"] else line) == end for line in below)
+
+
+def base_images(dockerfile: str, build_args: Mapping[str, str]) -> tuple[str, ...]:
+    """Images that it takes from elsewhere (``FROM``, ``COPY --from``), in order, each once; its own stages and ``scratch`` are none.
+
+    A variable that neither an ``ARG`` before the first ``FROM`` nor ``build_args`` gives is left in the name as ``$NAME``: nobody can tell.
+    """
+    lines = dockerfile.lstrip("\ufeff").splitlines()
+    values, stages, found = dict[str, str](), set[str](), dict[str, None]()
+    for _, words in _instructions(lines, _directives(lines).get("escape", "\\")):
+        instruction, arguments = words[0].upper(), words[1:]
+        if instruction == "ARG" and not stages:
+            for word in arguments:
+                name, given, default = word.partition("=")
+                if name in build_args:
+                    values[name] = build_args[name]
+                elif given:
+                    values[name] = _filled(default.strip("\"'"), values)
+        elif instruction == "FROM" and (plain := [word for word in arguments if not word.startswith("--")]):
+            image = _filled(plain[0], values)
+            if image.lower() not in stages and image.lower() != "scratch":
+                found[image] = None
+            stages.add(plain[2].lower() if len(plain) > 2 else f"\0{len(stages)}")
+        elif instruction == "COPY":
+            for source in (word.removeprefix("--from=") for word in arguments if word.startswith("--from=")):
+                if not source.isdigit() and source.lower() not in stages:
+                    found[source] = None
+    return tuple(found)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}``."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match["bare"] or match["name"]
+        if match["how"] == ":-":
+            return values.get(name) or match["word"]
+        if match["how"] == ":+":
+            return match["word"] if values.get(name) else ""
+        return values.get(name, f"${name}")
+
+    return _VARIABLE.sub(value, text)

@@ -15,12 +15,16 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 128
 _CLONE_NEWNET = 0x40000000
 _PROC = Path("/proc")
+T = TypeVar("T")
 
 
 class NamespaceError(Exception):
@@ -53,6 +57,19 @@ def open_listening(pid: int, ticks: int, port: int) -> socket.socket:
     :raises NamespaceError: with its code; nothing is left open.
     """
     try:
+        return inside(pid, ticks, lambda: _listen(port))
+    except OSError as err:
+        raise _explain(err, port) from err
+
+
+def inside(pid: int, ticks: int, work: Callable[[], T]) -> T:
+    """What ``work`` returns or raises, run in the network namespace of process ``pid``, which started at ``ticks``.
+
+    Blocks for as long as ``work`` does: it must end by itself.
+
+    :raises NamespaceError: with its code: ``work`` was not begun.
+    """
+    try:
         namespace = os.open(_PROC / str(pid) / "ns" / "net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as err:
         code = "not_permitted" if err.errno in (errno.EACCES, errno.EPERM) else "container_gone"
@@ -62,28 +79,27 @@ def open_listening(pid: int, ticks: int, port: int) -> socket.socket:
             raise NamespaceError("container_gone", f"process {pid} is not the one that started at tick {ticks}")
         if os.fstat(namespace).st_ino == (_PROC / "self/ns/net").stat().st_ino:
             raise NamespaceError("host_namespace", f"process {pid} shares the host's network: every process there could use the listener")
-        return _in_thread(namespace, port)
+        return _in_thread(namespace, work)
     finally:
         os.close(namespace)
 
 
-def _in_thread(namespace: int, port: int) -> socket.socket:
-    opened: list[socket.socket] = []
-    failed: list[NamespaceError] = []
+def _in_thread(namespace: int, work: Callable[[], T]) -> T:
+    outcome: Future[T] = Future()
 
     def enter() -> None:
         try:
             _setns(namespace)
-            opened.append(_listen(port))
         except OSError as err:
-            failed.append(_explain(err, port))
+            outcome.set_exception(_explain(err, 0))
+            return
+        try:
+            outcome.set_result(work())
+        except BaseException as err:  # noqa: BLE001 - raised again in the caller's thread
+            outcome.set_exception(err)
 
-    thread = threading.Thread(target=enter, name="netns", daemon=True)
-    thread.start()
-    thread.join()  # four system calls, none of which waits for anybody
-    if failed:
-        raise failed[0]
-    return opened[0]
+    threading.Thread(target=enter, name="netns", daemon=True).start()
+    return outcome.result()
 
 
 def _listen(port: int) -> socket.socket:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Failure:
     :param kind: ``connect``, ``timeout``, ``cut``, ``empty``, ``key``, or the status as text.
     :param sent: the provider may have begun to work (and to count) for it.
     :param asked_ms: the wait it asked for.
+    :param why: how far a connection came, in words of our own: neither an address nor a key is in them.
     """
 
     kind: str
@@ -73,6 +75,7 @@ class Failure:
     asked_ms: int | None = None
     body: bytes = b""
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+    why: str = ""
 
 
 class Upstream:
@@ -127,8 +130,8 @@ class Upstream:
     async def _attempt(self, method: str, path: str, headers: CIMultiDict[str], body: HeldBody) -> Answer | Failure:
         try:
             key = self.key.current()
-        except KeyUnavailable:
-            return Failure("key")
+        except KeyUnavailable as err:
+            return Failure("key", why=str(err))
         try:
             response = await self._session.request(
                 method,
@@ -138,12 +141,12 @@ class Upstream:
                 proxy=self.route.host_proxy,
                 allow_redirects=False,
             )
-        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError):
-            return Failure("connect")
+        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError) as err:
+            return Failure("connect", why=connect_words(err))
         except TimeoutError:
-            return Failure("timeout", sent=True)
-        except (aiohttp.ClientError, OSError):
-            return Failure("cut", sent=True)
+            return Failure("timeout", sent=True, why="connected, and no answer in time")
+        except (aiohttp.ClientError, OSError) as err:
+            return Failure("cut", sent=True, why=f"connected, and cut off before an answer ({type(err).__name__})")
         try:
             return await self._first(response, key)
         except BaseException:
@@ -220,6 +223,28 @@ class Upstream:
         return CIMultiDict(
             (name, value) for name, value in response.headers.items() if name.lower() not in _NEVER_BACK and key not in value
         )
+
+
+def connect_words(error: Exception) -> str:
+    """At which step making a connection failed: name, TCP, TLS or the proxy's own word.
+
+    aiohttp's errors quote the address they failed at, and a proxy's may hold a password: only their kind and the system's word pass.
+    """
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no TCP connection in time"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refuses to connect (HTTP {error.status})"
+    where = " of the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"TLS: its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'no reason given')})"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "TLS: no handshake; is it really https?"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(error, aiohttp.ClientConnectorDNSError) or isinstance(cause, socket.gaierror):
+        return f"DNS: the name{where} cannot be resolved"
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return f"TCP{where}: {os.strerror(cause.errno).lower()}"
+    return f"no connection{where} ({type(cause).__name__})"
 
 
 async def _pieces(body: HeldBody) -> AsyncIterator[memoryview]:

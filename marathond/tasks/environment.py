@@ -48,7 +48,7 @@ MIN_INTERVAL_S = 0.05
 MAX_RETRIES = 1000
 MAX_START_PERIOD_S = 86400.0
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,1023}")
-_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 _SIZE_UNITS_MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 
 
@@ -139,7 +139,7 @@ def _env_name(table: Section, key: str) -> str:
 
 def _env_value(table: Section, key: str, environ: Mapping[str, str]) -> str:
     value = table.text(key) or ""
-    template = _TEMPLATE.fullmatch(value)
+    template = TEMPLATE.fullmatch(value)
     if template is None:
         return value
     variable, default = template[1], template[2]
