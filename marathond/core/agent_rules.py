@@ -32,6 +32,9 @@ def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy, pids_refuse
         found.append(Found(code, "warning", subject, f"{words}: {turns} turns, {counts['unblock']} times set active again"))
     if counts["no_commands"]:
         found.append(Found("no_commands", "warning", subject, f"ended without one command, in {turns} turns"))
+    if counts["crowded"]:
+        words = "its model failed while its own connections or requests filled its listener at the gateway: no void, its own end"
+        found.append(Found("gateway_crowded", "warning", subject, words))
     if silent := counts["silent_turn"]:
         found.append(Found("silent_turns", "warning", subject, f"{silent} of {turns} turns completed with neither a word nor an act"))
     if pids_refused:

@@ -18,6 +18,8 @@ BURIED = frozenset({"gateway_died", "not_recorded"})
 """Ends that the gateway could say nothing more about."""
 USAGE_LIMIT = frozenset({"usage_limit_reached", "usage_not_included", "insufficient_quota", "billing_hard_limit_reached"})
 """What the provider calls an account that is used up; no waiting mends it."""
+OWN_SURPLUS = ("too_many_connections", "too_many_streams", "too_many_bytes")
+"""Refusals for what one trial's client has open at one time: its own doing.  What all trials have open together is ``gateway_busy``."""
 HOLD_AT_MOST_MS = 300_000
 """No request is held longer by one life of the gateway: a hold whose end nobody told ends here at the latest."""
 COUNT_AT_MOST = 10**12

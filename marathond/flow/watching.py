@@ -69,6 +69,12 @@ async def _answered(world: World, trial_id: int) -> bool:
         await anyio.sleep(SETTLE_POLL_S)
 
 
+async def _surplus(world: World, trial_id: int, since_ms: int) -> int:
+    """How often the gateway has turned the agent away for what it had open itself; 0 if that was only before ``since_ms``."""
+    await _know(world)
+    return await world.ledger.read(usage.own_surplus, trial_id, since_ms=since_ms)
+
+
 async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
     """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
     assert context.agent is not None and context.container is not None and context.container.docker_id is not None
@@ -86,6 +92,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
         seen.pid if seen is not None and seen.running else 0,
         await ways.start_ticks(world, seen) if agent.needs_model and seen is not None and seen.running else 0,
         model_answered=functools.partial(_answered, world, context.trial_id) if world.fixed.gateway is not None else None,
+        model_surplus=functools.partial(_surplus, world, context.trial_id) if world.fixed.gateway is not None else None,
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
     if row.exec_id is not None:

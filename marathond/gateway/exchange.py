@@ -19,7 +19,7 @@ from marathond.gateway.usage import Tokens
 from marathond.ports.clock import Clock
 
 End = Literal["complete", "refused", "gave_up", "cut_by_provider", "cut_by_client", "cut_by_gateway", "gateway_died", "not_recorded"]
-REFUSALS_TOLD = 16
+REFUSALS_TOLD, REFUSALS_EVERY_MS = 16, 5_000
 
 
 @dataclass(slots=True)
@@ -125,17 +125,19 @@ class Exchange:
 
 
 class Refusals:
-    """Counts what was refused at the door.  Told one by one at first, then at every doubling: an agent that knocks a thousand times a
-    second must not fill the disk."""
+    """Counts what was refused at the door.  Told one by one at first, then at every doubling and every few seconds: an agent that knocks
+    a thousand times a second must not fill the disk, but the ledger must know of what goes on that it does."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._told_ms: dict[tuple[str, str], int] = {}
 
     def count(self, journal: Journal, clock: Clock, listener: Listener, status: int, code: str) -> None:
         key = (listener.name, code)
         self._counts[key] += 1
-        count = self._counts[key]
-        if count <= REFUSALS_TOLD or count & (count - 1) == 0:
+        count, now_ms = self._counts[key], clock.mono_ms()
+        if count <= REFUSALS_TOLD or count & (count - 1) == 0 or now_ms - self._told_ms[key] >= REFUSALS_EVERY_MS:
+            self._told_ms[key] = now_ms
             journal.append(
                 "refused",
                 trial=listener.trial,
@@ -145,12 +147,13 @@ class Refusals:
                 error_type=code,
                 count=count,
                 wall_ms=clock.wall_ms(),
-                mono_ms=clock.mono_ms(),
+                mono_ms=now_ms,
             )
 
     def forget(self, name: str) -> None:
         for key in [key for key in self._counts if key[0] == name]:
             del self._counts[key]
+            self._told_ms.pop(key, None)
 
 
 def bury(journal: Journal, clock: Clock, why: Literal["gateway_died", "not_recorded"], begins: Iterable[int]) -> int:

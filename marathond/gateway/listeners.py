@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from marathond.core.errors import ArtifactError, ConfigError
 from marathond.gateway import netns
@@ -29,7 +30,7 @@ from marathond.gateway.files import (
     read_json,
     write_json,
 )
-from marathond.gateway.house import House
+from marathond.gateway.house import House, Refuse
 from marathond.gateway.proxy import Door
 
 log = structlog.get_logger("marathond.gateway")
@@ -42,13 +43,22 @@ Signature = tuple[int, int, int]
 
 
 class BoundedServer(web.Server):
-    """Takes at most ``at_most`` connections; the next are closed at once, so that one agent cannot use up everybody's descriptors."""
+    """Takes at most ``at_most`` connections, so that one agent cannot use up everybody's descriptors.
+
+    The next one takes the place of one that asks nothing, those first that never did; only where all ask it is closed at once.  So an agent
+    that opens connections and lets them lie does not cut off its own client.  Each one too many is counted as a refusal of the trial's own.
+    """
 
     def __init__(self, door: Door, house: House) -> None:
         bounds = house.config.bounds
+        self._door, self._house = door, house
         self._at_most = bounds.connections_per_listener
+        self._asking: set[RequestHandler] = set()
+        self._asked: dict[RequestHandler, int] = {}
+        """When each one was answered last, as a count of answers; a connection that never asked is not among them."""
+        self._answers = 0
         super().__init__(
-            door.handle,
+            self._answer,
             handler_cancellation=True,
             access_log=None,
             max_line_size=bounds.header_line_bytes,
@@ -59,7 +69,30 @@ class BoundedServer(web.Server):
         )
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]  # asyncio asks for no more than a Protocol
-        return _TurnedAway() if len(self.connections) >= self._at_most else super().__call__()
+        # One that was closed a moment ago has no transport any more, and is forgotten only when the loop comes to it.
+        there = [each for each in self.connections if each.transport is not None]
+        if len(there) < self._at_most:
+            return super().__call__()
+        self._house.refuse(self._door.listener, Refuse(429, "too_many_connections", "too many connections at once"))
+        silent = [each for each in there if each not in self._asking]
+        if not silent:
+            return _TurnedAway()
+        min(silent, key=lambda each: self._asked.get(each, 0)).force_close()  # the oldest of those that are equal
+        return super().__call__()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        self._asking.add(connection)
+        try:
+            return await self._door.handle(request)
+        finally:
+            self._asking.discard(connection)
+            self._answers += 1
+            self._asked[connection] = self._answers
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._asked.pop(handler, None)
 
 
 class _TurnedAway(asyncio.Protocol):

@@ -84,8 +84,10 @@ class Door:
         bounds = house.config.bounds
         if house.closing:
             raise Refuse(429, "restarting", "about to restart; come back", 5)
-        if self.streams >= bounds.streams_per_listener or house.streams >= bounds.streams:
+        if self.streams >= bounds.streams_per_listener:
             raise Refuse(429, "too_many_streams", "too many requests at once", 1)
+        if house.streams >= bounds.streams:
+            raise Refuse(429, "gateway_busy", "too many requests at once, of all trials together", 1)
 
     def _way(self) -> Way:
         """Looked up before each attempt: settings may have changed while the request was held.
@@ -116,8 +118,10 @@ class Door:
                     self.body_bytes += len(chunk)
                     if counted[0] > bounds.body_bytes:
                         raise Refuse(413, "body_too_large", f"more than {bounds.body_bytes} bytes")
-                    if house.body_bytes > bounds.bodies_bytes or self.body_bytes > bounds.bodies_bytes_per_listener:
+                    if self.body_bytes > bounds.bodies_bytes_per_listener:
                         raise Refuse(429, "too_many_bytes", "too many large requests at once", 1)
+                    if house.body_bytes > bounds.bodies_bytes:
+                        raise Refuse(429, "gateway_busy", "too many large requests at once, of all trials together", 1)
                     raw += chunk
         except TimeoutError:
             raise Refuse(408, "body_too_slow", f"the body did not come within {bounds.body_s} s") from None

@@ -100,7 +100,8 @@ class Environment:
 
     ``pid`` and ``start_ticks``: the container's first process as the host numbers it.  ``model``: for the agent, ``gate_model``: for its
     gates, both None where the kind needs none, or where the agent was started already (the keys are not kept).  ``model_answered``: whether
-    the agent's model has answered at all, by the gateway's word; None where there is no gateway.
+    the agent's model has answered at all, by the gateway's word; None where there is no gateway.  ``model_surplus``: how often the gateway
+    has turned the agent away for what it had open at one time, 0 if that was only before a wall-clock time in milliseconds; None likewise.
     """
 
     engine: Engine
@@ -116,6 +117,7 @@ class Environment:
     model: ModelAccess | None = None
     gate_model: ModelAccess | None = None
     model_answered: Callable[[], Awaitable[bool]] | None = None
+    model_surplus: Callable[[int], Awaitable[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

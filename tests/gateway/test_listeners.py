@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import aiohttp
 import pytest
 
 from marathond.core.errors import Refused
-from marathond.gateway.files import key_hash, listener_path, remove_listener, write_json, write_listener
+from marathond.gateway.files import Listener, key_hash, listener_path, remove_listener, write_json, write_listener
 from marathond.gateway.listeners import RETRY_MS
 from marathond.gateway.serve import opened
 from tests.support.gateway_rig import HELLO, answers, completed, free_port, host_socket, rig, streams, write_config
@@ -161,18 +162,56 @@ async def test_refused_settings_leave_the_old_ones(tmp_path: Path) -> None:
             assert got.status == 200
 
 
-async def test_connections_of_one_listener_are_bounded(tmp_path: Path) -> None:
-    async with rig(tmp_path, bounds={"connections_per_listener": 2}) as it:
+@contextlib.asynccontextmanager
+async def silent(at: Listener, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that ask nothing, opened one after another."""
+    opened = [await asyncio.open_connection("127.0.0.1", at.port) for _ in range(count)]
+    yield [reader for reader, _ in opened]
+    for _, writer in opened:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_connections_of_one_listener_are_bounded_and_the_oldest_silent_one_makes_room(tmp_path: Path) -> None:
+    """An agent that fills its own listener does not cut off its own client; whose doing it was is told."""
+    async with rig(tmp_path, bounds={"connections_per_listener": 4}) as it:
         at, other = await it.listen(), await it.listen("t0002")
-        held = [await asyncio.open_connection("127.0.0.1", at.port) for _ in range(2)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
-        assert await reader.read() == b""
-        async with it.post(other) as got:
-            assert got.status == 200
-        for _, each in [*held, (reader, writer)]:
-            each.close()
-            with contextlib.suppress(ConnectionResetError):
-                await each.wait_closed()
+        async with silent(at, 100) as readers:
+            for reader in readers[:96]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            async with it.post(at) as got:
+                assert got.status == 200
+            async with it.post(other) as got:
+                assert got.status == 200
+        told = {(record["trial"], record["account"], record["error_type"]) for record in it.requests("refused")}
+        assert told == {("t0001", "agent", "too_many_connections")}
+        assert max(record["count"] for record in it.requests("refused")) >= 64
+
+
+async def test_a_request_under_way_never_makes_room_and_where_all_ask_the_next_connection_is_closed(tmp_path: Path) -> None:
+    gate, came = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def before(number: int) -> None:
+        came.release()
+        await gate.wait()
+
+    async with rig(tmp_path, bounds={"connections_per_listener": 2}) as it:
+        it.provider.default = streams(HELLO, completed(), before_each=before)
+        at = await it.listen()
+        first = asyncio.create_task(it.post(at).__aenter__())
+        await came.acquire()
+        async with silent(at, 5):
+            second = asyncio.create_task(it.post(at).__aenter__())
+            await came.acquire()
+        async with silent(at, 1) as (reader,):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        gate.set()
+        for task in (first, second):
+            async with await task as got:
+                assert (await got.read()).endswith(completed())
 
 
 async def test_headers_are_bounded(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from marathond.core.requests import OWN_SURPLUS
+from marathond.gateway.exchange import REFUSALS_EVERY_MS
 from marathond.gateway.files import write_json, write_listener
 from tests.support.gateway_rig import HELLO, REAL_KEY, Rig, answers, completed, event, rig, streams, write_config
 
@@ -299,6 +301,27 @@ async def test_client_that_leaves_while_held_used_nothing_and_leaves_the_line(tm
         it.gateway.house.ways["model"].turnstile._sleep = real_sleep
 
 
+async def test_streams_of_all_listeners_together_are_bounded_under_another_name(tmp_path: Path) -> None:
+    """What others have open is not the doing of the trial that is turned away for it."""
+    gate, came = asyncio.Event(), asyncio.Event()
+
+    async def before(number: int) -> None:
+        came.set()
+        await gate.wait()
+
+    async with rig(tmp_path, bounds={"streams": 1}) as it:
+        it.provider.script.append(streams(HELLO, completed(), before_each=before))
+        at, other = await it.listen(), await it.listen("t0002")
+        first = asyncio.create_task(it.post(other).__aenter__())
+        await came.wait()
+        async with it.post(at) as got:
+            assert (got.status, (await got.json())["error"]["code"]) == (429, "gateway_busy")
+        gate.set()
+        async with await first as got:
+            await got.read()
+        assert not set(OWN_SURPLUS) & {record["error_type"] for record in it.requests("refused")}
+
+
 async def test_streams_of_one_listener_are_bounded(tmp_path: Path) -> None:
     gate, came = asyncio.Event(), asyncio.Event()
 
@@ -374,3 +397,11 @@ async def test_knocking_for_ever_does_not_fill_the_journal(tmp_path: Path) -> No
         await knock(it, 200)
         told = [record["count"] for record in it.requests("refused")]
         assert told == [*range(1, 17), 32, 64, 128]
+
+
+async def test_of_knocking_that_goes_on_the_journal_knows_that_it_does(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await knock(it, 20)
+        it.clock.now_ms += REFUSALS_EVERY_MS
+        await knock(it, 2)
+        assert [record["count"] for record in it.requests("refused")] == [*range(1, 17), 21]

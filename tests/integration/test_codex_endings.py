@@ -33,8 +33,33 @@ GOALS = ("goal", "operator")
 every_arm = pytest.mark.parametrize("arm", ARMS)
 both_goals = pytest.mark.parametrize("arm", GOALS)
 
+# A command of the agent's leaves a process behind that takes all requests which its listener serves at one time: each asks for something
+# and then says nothing more.  Three times 33 connections, and no more.
+CROWD = r"""
+echo one >>/made
+for each in /proc/[0-9]*/environ; do
+    key=$(tr '\0' '\n' <"$each" 2>/dev/null | sed -n 's/^MARATHOND_MODEL_KEY=//p') && [ -n "$key" ] && break
+done
+cat >/crowd <<'END'
+for round in 1 2 3; do
+    for n in $(seq 33); do
+        exec {fd}<>/dev/tcp/127.0.0.1/PORT || break
+        printf 'POST /v1/responses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n' "$1" >&$fd
+        all="$all $fd"
+    done
+    sleep 55
+    for fd in $all; do exec {fd}>&-; done
+    all=
+done
+END
+setsid bash /crowd "$key" >/dev/null 2>&1 &
+sleep 2
+"""
+
 MADE = "grep -q one /made && echo 1 >/logs/verifier/reward.txt || echo 0 >/logs/verifier/reward.txt\n"
-OF_THE_END = {"no_commands", "silent_turns", *(code for code, _ in BY_RULE.values())}
+OF_THE_END = {"no_commands", "silent_turns", "gateway_crowded", *(code for code, _ in BY_RULE.values())}
+PORT = 8790
+"""Of the agent's listener, where the configuration names no other."""
 FIELD = "namespace"
 """Of the item by which a goal tells its objective."""
 
@@ -54,6 +79,7 @@ SCRIPT = Practice.model_validate(
             script("endless", count("one"), {"say": "more to do"}, then="repeat"),
             script("hiccup", {**count("one"), "fault": [{"kind": "status", "status": 400, "times": 1}]}),
             script("mute", then="silent"),
+            script("crowd", {"run": CROWD.replace("PORT", str(PORT))}),
             script("spent", {"run": "echo one >>/made; sleep 600"}),
             script("field", count("one"), reject_fields=[f"input.*.{FIELD}"]),
         ]
@@ -72,7 +98,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         make_task(root, name, instruction=f"TASK-{name}: do it.\n", agent_s=seconds.get(name, 240.0), test=tests.get(name, MADE))
         for name in names
     ]
-    overrides = {"gateway.strip": [f"input[].{FIELD}"], "codex.infra_retries": 2}
+    overrides = {"gateway.strip": [f"input[].{FIELD}"], "codex.infra_retries": 2, "codex.stream_max_retries": 2}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drive, "PAUSE_FIRST_S", 0.3)
         with model_campaign(docker_host, tasks, ARMS, SCRIPT, overrides=overrides, patience_s=400.0) as ran:
@@ -145,6 +171,15 @@ def test_c13_c07_empty_answers_for_ever_end_by_rule_and_are_named(ran: ModelRan,
     assert ran.reward("mute", arm) == 0.0
     kinds = [kind for kind, _ in log(ran, "mute", arm)]
     assert kinds.count("turn_completed") == kinds.count("silent_turn") == (3 if arm in GOALS else 1)
+
+
+@every_arm
+def test_an_agent_that_fills_its_own_way_to_the_model_ends_by_itself_and_gets_no_free_retry(ran: ModelRan, arm: str) -> None:
+    """Its client's failure is no infrastructure when the gateway turned it away for what the trial itself had open."""
+    assert ended_by(ran, "crowd", arm) == "agent" and "gateway_crowded" in named(ran, "crowd", arm)
+    assert ran.reward("crowd", arm) == 1.0
+    sql = "SELECT count FROM model_refusal WHERE trial_id = ? AND account = 'agent' AND code = 'too_many_streams'"
+    assert 0 < dict(log(ran, "crowd", arm))["crowded"]["refused"] <= ran.rig.one(sql, ran.trial("crowd", arm))
 
 
 @every_arm

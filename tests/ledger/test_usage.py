@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.ledgers import T0, bring_to, cell, fill, memory_ledger, submission, task
 
 from marathond.core.money import Price
-from marathond.core.requests import HOLD_AT_MOST_MS, Begun, Ended, Event, Held, Released, Segment, Tokens, TurnedAway, Who
+from marathond.core.requests import HOLD_AT_MOST_MS, OWN_SURPLUS, Begun, Ended, Event, Held, Released, Segment, Tokens, TurnedAway, Who
 from marathond.ledger.verbs import usage
 
 PRICES = {"m": Price(input=1_000_000_000, cached=100_000_000, cache_write=1_000_000_000, output=10_000_000_000)}
@@ -113,6 +113,18 @@ def test_refusals_add_up_over_lives_of_the_gateway(c: sqlite3.Connection) -> Non
     take(c, *told(1, 2, 3, 32))
     take(c, *told(1, 2))
     assert tuple(c.execute("SELECT code, count, told FROM model_refusal").fetchone()) == ("deadline", 34, 2)
+
+
+@pytest.mark.parametrize("code", OWN_SURPLUS)
+def test_what_an_agent_was_refused_for_its_own_surplus_counts_if_it_still_goes_on(c: sqlite3.Connection, code: str) -> None:
+    def told(number: int, account: str, code: str, at_ms: int) -> tuple[int, Event]:
+        return 10 + number, TurnedAway(1, account, code, number, at_ms)
+
+    take(c, told(1, "agent", "gateway_busy", T0 + 9), told(1, "verifier", code, T0 + 9))
+    assert usage.own_surplus(c, 1, since_ms=0) == 0
+    take(c, told(1, "agent", code, T0), told(7, "agent", code, T0 + 5))
+    assert usage.own_surplus(c, 1, since_ms=T0 + 5) == 7
+    assert usage.own_surplus(c, 1, since_ms=T0 + 6) == usage.own_surplus(c, 2, since_ms=0) == 0
 
 
 def test_trials_of_another_ledger_are_named_and_not_counted(c: sqlite3.Connection) -> None:

@@ -22,6 +22,11 @@ def test_c06_c07_an_end_by_rule_is_named(ended_by: EndedBy, code: str) -> None:
     assert found.detail.endswith(": 2 turns, 1 times set active again")
 
 
+def test_a_failure_of_the_agents_own_doing_is_named() -> None:
+    (found,) = of_agent(7, [*TURN, "crowded", "crowded", "ended"], EndedBy.AGENT)
+    assert (found.code, found.severity, found.subject) == ("gateway_crowded", "warning", "t0007")
+
+
 def test_a_limit_of_processes_that_was_met_is_named_whatever_drove_the_agent() -> None:
     (found,) = of_agent(7, [], EndedBy.AGENT, pids_refused=3)
     assert (found.code, found.severity, found.subject) == ("pids_limit_hit", "warning", "t0007") and " 3 times " in found.detail

@@ -99,6 +99,15 @@ def test_a05_a_turn_that_the_infrastructure_failed_is_taken_up_alike() -> None:
     assert fold([*GOAL_BEGUN, *goals]).unblocks == 0
 
 
+def test_a_failure_that_the_agent_brought_about_by_itself_is_its_own_end_and_no_other_failure_is() -> None:
+    failed = after(over("1", "failed", info="other"), codex=arm(infra_retries=0))
+    assert isinstance(failed, Fail) and drive.own_doing(failed, 0) is None
+    own = drive.own_doing(failed, 3)
+    assert own is not None and own.by is EndedBy.AGENT and "3 refused" in own.why and failed.detail in own.why
+    assert drive.own_doing(Fail("usage_limit", "spent"), 3) is None
+    assert fold([*BEGUN, ("crowded", {"refused": 3})]) == fold(BEGUN)
+
+
 def test_usage_limits_fail_at_once() -> None:
     for action in (after(over("1", "failed", info="usageLimitExceeded")), goal_after(over("1", "failed"), goal("usageLimited"))):
         assert isinstance(action, Fail) and action.code == "usage_limit"

@@ -112,6 +112,7 @@ KINDS: Mapping[str, type[_Detail]] = {
     "warning": _Warning,
     "stderr": _Stderr,
     "no_commands": _Nothing,
+    "crowded": _Nothing,
     "rerouted": _Nothing,
     "config": _Nothing,
     "reattached": _Nothing,

@@ -212,8 +212,19 @@ class Run:
                     await self._again(client, cause, n, pause_s)
                 case drive.End(by, why, quiet):
                     return await self._end(client, by, why, quiet=quiet)
-                case drive.Fail(code, detail):
-                    raise GateFailed(code, detail)
+                case drive.Fail(code, detail) as fail:
+                    refused = await self._refused()
+                    if (own := drive.own_doing(fail, refused)) is None:
+                        raise GateFailed(code, detail)
+                    await self.note("crowded", refused=refused)
+                    return await self._end(client, own.by, own.why, quiet=own.quiet and self.goals)
+
+    async def _refused(self) -> int:
+        """By the gateway, for what the agent had open itself, since the last turn began."""
+        if self.env.model_surplus is None:
+            return 0
+        began = [entry.at_ms for entry in await self.env.log.entries() if entry.kind == "turn_started"]
+        return await self.env.model_surplus(max(began, default=0))
 
     async def _start_thread(self, client: CodexClient) -> None:
         if not self.state.thread_intended:

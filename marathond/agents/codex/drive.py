@@ -24,6 +24,7 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``warning``        {text, sidecar}: codex's own; ``sidecar``: it speaks of the sidecar that runs the tools (fault c01)
 ``stderr``         {line}: the same, from the server's output
 ``no_commands``    {acts, turns}: the agent ended without one command (fault c01)
+``crowded``        {refused}: the model failed it while its listener was full of its own connections or requests
 ``rerouted``       {from, to}: another model than asked for
 ``config``         {sha256, same}: of config.toml after the run
 ``reattached``     {running, goal, life}: another connection took over
@@ -38,7 +39,8 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 What a turn's end means, alike for every arm:
 
 * ``failed``: the infrastructure, whatever the goal's status says (codex sets ``blocked`` then): taken up again ``infra_retries`` times per
-  trial, after a pause that grows; by ``Continue.`` or by setting the goal active (fault a05).  After that ``model_failed``;
+  trial, after a pause that grows; by ``Continue.`` or by setting the goal active (fault a05).  After that ``model_failed``,
+  unless the gateway turned the agent away in that turn for what it had open itself: then the failure is the agent's own end, ``crowded``;
 * ``failed`` by a used-up quota: ``usage_limit`` at once; a goal that is ``usageLimited`` without one, or ``budgetLimited`` without a
   budget, was made so by the agent's shell: its own end;
 * ``failed`` by what the agent itself brought about or the provider refuses by policy (:data:`OWN_ERRORS`: its context is too large even
@@ -66,6 +68,7 @@ CONTINUE = "Continue."
 """The text of a plain arm's turn after one that the infrastructure failed."""
 PAUSE_FIRST_S, PAUSE_FACTOR, PAUSE_AT_MOST_S = 5.0, 4.0, 120.0
 
+MODEL_FAILED = "model_failed"
 USAGE = frozenset({"usageLimitExceeded"})
 OWN_ERRORS = frozenset(
     {"contextWindowExceeded", "cyberPolicy", "bioPolicy", "misalignmentPolicyViolation", "tooManyDenials", "sessionBudgetExceeded"}
@@ -360,10 +363,20 @@ def _failed(state: State, last: TurnEnd, codex: CodexArm) -> Action:
     if last.info in OWN_ERRORS:
         return End(EndedBy.AGENT, last.info, quiet=codex.drive is Drive.GOAL)
     if state.infra >= codex.infra_retries:
-        return Fail("model_failed", f"{last.info or 'no code'}: {last.message}, after {state.infra} retries")
+        return Fail(MODEL_FAILED, f"{last.info or 'no code'}: {last.message}, after {state.infra} retries")
     if state.turns >= codex.turns_at_most:
         return End(EndedBy.TURN_CAP, f"{state.turns} turns", quiet=codex.drive is Drive.GOAL)
     return Again("infra", state.infra + 1, pause_s(state.infra + 1))
+
+
+def own_doing(fail: Fail, refused: int) -> End | None:
+    """The agent's own end in place of a failure that it brought about; None: the failure stands.
+
+    :param refused: times that the gateway turned it away for what it had open at one time, in the turn that failed last.
+    """
+    if fail.code != MODEL_FAILED or not refused:
+        return None
+    return End(EndedBy.AGENT, f"its own connections or requests filled its way to the model, {refused} refused: {fail.detail}", quiet=True)
 
 
 def _goal_goes_on(state: State, codex: CodexArm) -> Action:

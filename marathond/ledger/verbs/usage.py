@@ -15,6 +15,7 @@ from marathond.core.money import Price, request_cost_nusd
 from marathond.core.requests import (
     BURIED,
     HOLD_AT_MOST_MS,
+    OWN_SURPLUS,
     Begun,
     Ended,
     Event,
@@ -349,6 +350,19 @@ def answers(c: sqlite3.Connection, trial_id: int) -> tuple[int, int]:
     )
     answered, unended = must(row, "counts")
     return int(answered), int(unended)
+
+
+def own_surplus(c: sqlite3.Connection, trial_id: int, *, since_ms: int) -> int:
+    """How often the gateway has turned the trial's agent away for what it had open at one time, if the last time was since then (wall
+    clock); else 0.  A count of the whole trial: the gateway tells of many refusals by numbers alone."""
+    marks = ", ".join("?" * len(OWN_SURPLUS))
+    row = one(
+        c,
+        f"""SELECT coalesce(sum(count), 0) FROM model_refusal
+            WHERE trial_id = ? AND account = 'agent' AND last_at_ms >= ? AND code IN ({marks})""",
+        (trial_id, since_ms, *OWN_SURPLUS),
+    )
+    return int(must(row, "count")[0])
 
 
 def outcomes(c: sqlite3.Connection, campaign_id: int) -> list[Outcome]:
