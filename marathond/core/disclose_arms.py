@@ -120,8 +120,7 @@ def project_files(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     text = "An AGENTS.md in the task's folder does not reach the model, since the project is untrusted; a trial's facts name those found."
     yield Disclosure("agents_md_dropped", ours, text, "codex in a trusted project puts it into the model's context.")
     if speaking := [f"{task.name} ({', '.join(task.speaks)})" for task in on.tasks if task.speaks]:
-        many = count(len(speaking), "task")
-        text = f"{many[0].upper()}{many[1:]} of this campaign bring files that speak to an agent: {listed(speaking)}."
+        text = f"Files that speak to an agent come with {count(len(speaking), 'task')} of this campaign: {listed(speaking)}."
         against = "Of these, codex reads AGENTS.md and .codex/config.toml in trusted projects only, and skills in untrusted ones as well."
         yield Disclosure("tasks_with_project_files", ours, text, against)
 

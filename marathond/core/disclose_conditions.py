@@ -48,6 +48,14 @@ def _limits(tasks: Sequence[TaskFacts]) -> str:
     return f" ({number(limits[0])} s)" if len(limits) == 1 else f" ({number(limits[0])} to {number(limits[-1])} s)"
 
 
+def benchmark(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
+    differing = [task for task in on.tasks if task.differs]
+    if differing:
+        lines = [line for task in differing for line in task.differs]
+        text = f"Other limits or sizes are declared by {count(len(differing), 'task')} of this campaign: {listed(lines, between='; ')}."
+        yield Disclosure("tasks_not_the_benchmarks", names(arms), text, f"{on.benchmark} has the values that its profile states.")
+
+
 def money_cap(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     if on.trial_cap_usd is not None and (asking := [arm for arm, _ in codex_arms(arms)]):
         text = f"A trial that has spent ${on.trial_cap_usd:,.2f} on its model ends, and what is there by then is verified and scored."
@@ -68,7 +76,7 @@ def networks(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
         (NetworkPolicy.NONE, "no_network_by_default", "none at all", "The task format's default is the whole internet."),
     ):
         if members := [task.name for task in silent if task.network is policy]:
-            text = f"Containers of {count(len(members), 'task')} that say nothing of a network have {words}: {listed(members)}."
+            text = f"Where a task declares no network, its containers have {words} ({count(len(members), 'task')}): {listed(members)}."
             yield Disclosure(code, names(arms), text, against)
     users = [task.name for task in on.tasks if task.network is not NetworkPolicy.NONE]
     if on.runtime_proxy and users:
@@ -135,4 +143,4 @@ def _held(asking: tuple[str, ...], on: Conditions) -> Disclosure:
     return Disclosure("held_time_not_charged", asking, text, ordinary)
 
 
-RULES: tuple[Rule, ...] = (gateway, deadlines, money_cap, networks, containers, after_agent)
+RULES: tuple[Rule, ...] = (gateway, deadlines, benchmark, money_cap, networks, containers, after_agent)

@@ -35,13 +35,16 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What of a task may need to be told.  ``limit_s`` None: it declares none; ``speaks``: project files in its ``environment/``."""
+    """What of a task may need to be told.  ``limit_s`` None: it declares none; ``speaks``: project files in its ``environment/``;
+    ``differs``: in what it is not as the benchmark's profile has it, a line each.
+    """
 
     name: str
     network: NetworkPolicy
     network_origin: str = ""
     limit_s: float | None = None
     speaks: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def count(value: float, word: str) -> str:
     return f"{number(value)} {word}" if value == 1 else f"{number(value)} {word}s"
 
 
-def listed(values: Sequence[str]) -> str:
+def listed(values: Sequence[str], *, between: str = ", ") -> str:
     """``a, b and 3 more``."""
     more = f" and {len(values) - NAMED_AT_MOST} more" if len(values) > NAMED_AT_MOST else ""
-    return ", ".join(values[:NAMED_AT_MOST]) + more
+    return between.join(values[:NAMED_AT_MOST]) + more

@@ -82,6 +82,7 @@ LOOKED_AT: Mapping[str, tuple[str, ...] | str] = {
     "TaskFacts.network_origin": ("network_by_default", "no_network_by_default"),
     "TaskFacts.limit_s": ("own_deadline", "agent_time_multiplied"),
     "TaskFacts.speaks": ("tasks_with_project_files",),
+    "TaskFacts.differs": ("tasks_not_the_benchmarks",),
 }
 """Every field that an arm, and what arms share, is made of: the codes that tell of it, or why none does.  A field that is not in here is
 one that nobody decided on: a test refuses it."""

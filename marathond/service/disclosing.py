@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from marathond.core.benchmark import limits_differ
 from marathond.core.disclosure import Conditions, Disclosure, TaskFacts
 from marathond.core.disclosures import disclosures
 from marathond.core.model import Task, Unrunnable
@@ -60,10 +61,22 @@ def conditions(settings: Settings, tasks: Iterable[TaskFacts] = ()) -> Condition
     )
 
 
-def task_facts(tasks: Iterable[Task | Unrunnable]) -> list[TaskFacts]:
+def differences(settings: Settings, task: Task | Unrunnable) -> tuple[str, ...]:
+    """In what the task is not as the benchmark's profile has it; nothing where none is named, or of a task that does not run."""
+    return () if settings.benchmark is None or isinstance(task, Unrunnable) else tuple(limits_differ(settings.benchmark.known, task))
+
+
+def task_facts(settings: Settings, tasks: Iterable[Task | Unrunnable]) -> list[TaskFacts]:
     """Of those that can run; looks into each task's folder."""
     return [
-        TaskFacts(task.name, task.network, task.network_origin, task.agent_timeout_s, speaking_files(Path(task.path)))
+        TaskFacts(
+            name=task.name,
+            network=task.network,
+            network_origin=task.network_origin,
+            limit_s=task.agent_timeout_s,
+            speaks=speaking_files(Path(task.path)),
+            differs=differences(settings, task),
+        )
         for task in tasks
         if not isinstance(task, Unrunnable)
     ]
@@ -71,4 +84,4 @@ def task_facts(tasks: Iterable[Task | Unrunnable]) -> list[TaskFacts]:
 
 def configured(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tuple[Disclosure, ...]:
     """What a submission of this configuration alone would have to tell, but for the ids of what is staged."""
-    return disclosures(settings.arm_models(), conditions(settings, task_facts(tasks)))
+    return disclosures(settings.arm_models(), conditions(settings, task_facts(settings, tasks)))

@@ -7,7 +7,7 @@ secrets, and the task is read again at each start anyway.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from marathond.core.arms import arm_to_data
 from marathond.core.errors import Refused
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
-from marathond.service.disclosing import conditions
+from marathond.service.disclosing import conditions, differences
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
@@ -32,7 +32,7 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], packages:
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
         for arm in settings.arm_models(packages)
     )
-    tasks = tuple(task_row(task) for task in read_tasks(settings, environ).tasks)
+    tasks = tuple(task_row(task, differences(settings, task)) for task in read_tasks(settings, environ).tasks)
     return Submission(
         name=settings.campaign.name,
         author=author,
@@ -69,8 +69,8 @@ def refuse_foreign_artifacts(settings: Settings, ledger_id: str) -> None:
         raise Refused(f"{folder} holds artifacts of ledger {written}, this is ledger {ledger_id}: choose another campaign.name or out_dir")
 
 
-def task_row(task: Task | Unrunnable) -> TaskRow:
-    """What the ledger keeps of a task."""
+def task_row(task: Task | Unrunnable, differs: Sequence[str] = ()) -> TaskRow:
+    """What the ledger keeps of a task.  ``differs``: in what it is not as the benchmark's profile has it."""
     if isinstance(task, Unrunnable):
         return TaskRow(task.name, task.path, None, None, None, None, None, False, json.dumps({"image": None}), task)
     data: dict[str, Any] = {
@@ -85,6 +85,7 @@ def task_row(task: Task | Unrunnable) -> TaskRow:
         "has_solution": task.has_solution,
         "agent_user": task.agent_user,
         "project_files": list(speaking_files(Path(task.path))),
+        "not_the_benchmarks": list(differs),
         "warnings": list(task.warnings),
     }
     return TaskRow(

@@ -25,7 +25,20 @@ from tests.support.cli_rig import Rig, living_rig
 from tests.support.rig import make_task
 from tests.unit.test_cli_arms import CONFIG, GOAL, PLAIN
 
-ARMS = ["plain", "goal", "operator", "sh"]
+PROFILE = """
+format = 1
+name = "own"
+[timeouts]
+agent_multiplier = 3.0
+[scores.reward]
+exists = true
+[scores.partial]
+exists = true
+[scores.test_rate]
+exists = true
+[tasks.t]
+agent_s = 12345
+"""
 
 
 @pytest.fixture
@@ -163,6 +176,15 @@ def test_files_that_speak_are_found_below_the_environment_alone(tmp_path: Path) 
 
 
 def test_facts_of_tasks_are_of_those_that_can_run(tmp_path: Path) -> None:
-    task = read_task(make_task(tmp_path, "t", network="public"))
-    made = task_facts([task, Unrunnable("u", "/u", "task_broken", "d")])
+    task = read_task(make_task(tmp_path / "tasks", "t", network="public"))
+    (tmp_path / "own.toml").write_text(PROFILE)
+    path = tmp_path / "c.toml"
+    path.write_text('[campaign]\nname = "c"\ntasks = ["tasks/*"]\nbenchmark = "./own.toml"\n[arms.nop]\nkind = "nop"\n')
+    settings = load(path, environ={})
+    made = task_facts(settings, [task, Unrunnable("u", "/u", "task_broken", "d")])
     assert [(fact.name, fact.network) for fact in made] == [("t", NetworkPolicy.PUBLIC)]
+    assert len(made[0].differs) == 1 and made[0].differs[0].endswith(", own has 12345 s")
+    kept = {row.name: json.loads(row.data_json) for row in build(settings, "ana", {}, {}).tasks}
+    assert kept["t"]["not_the_benchmarks"] == list(made[0].differs)
+    on = conditions(settings)
+    assert (on.benchmark, on.agent_multiplier, on.usual_agent_multiplier, on.usual_verifier_multiplier) == ("own", 3.0, 3.0, 1.0)

@@ -73,6 +73,7 @@ def task_facts(tasks: Iterable[StoredTask]) -> tuple[TaskFacts, ...]:
             network_origin=task.data["network_origin"],
             limit_s=task.data["agent_timeout_s"],
             speaks=tuple(task.data.get("project_files", ())),
+            differs=tuple(task.data.get("not_the_benchmarks", ())),
         )
         for task in tasks
         if "network" in task.data
