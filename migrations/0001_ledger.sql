@@ -330,6 +330,7 @@ INSERT INTO void_code (code, side, explanation) VALUES
     ('usage_limit',           'infrastructure', 'the provider''s quota is used up'),
     ('driver_failed',         'infrastructure', 'the agent''s server could not be driven: no answer, or an answer of unknown form'),
     ('dead_agent',            'infrastructure', 'no command was run, and the sidecar or the server''s own errors say why'),
+    ('accepted',              'infrastructure', 'its gates passed and nothing more was wanted: marathonctl verify-envs'),
     ('operator',              'operator',       'withdrawn by a person'),
     ('provider',              'operator',       'the model provider failed'),
     ('stop_now',              'operator',       'ended by stop --now');

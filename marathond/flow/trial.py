@@ -35,6 +35,9 @@ from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import Agent, Environment
 from marathond.ports.engine import ContainerInfo
 
+ACCEPTED = "accepted"
+"""Void code of a trial that was only to pass its gates: the environment is good, and nothing was run in it."""
+
 
 async def run_trial(world: World, trial_id: int, *, recovered: bool = False) -> None:
     """Drive one trial to its end.  Returns when it rests and its teardown was tried; raises only on cancellation."""
@@ -151,6 +154,8 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     env = await _environment(world, trial_id, info, task, arm, agent, limit.limit_s)
     passed += [Fact(f"gate {gate.name}", gate.value, "arm") for gate in await agent.gates(env)]
     await ways.close_ways(world, trial_id, "gate")
+    if world.fixed.gates_only:
+        raise GateFailed(ACCEPTED, "; ".join(f"{fact.name.removeprefix('gate ')}: {fact.value}" for fact in passed))
     exec_id = await agent.create(env)
     started_mono_ms = world.clock.mono_ms()
     if agent.needs_model:

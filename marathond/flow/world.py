@@ -84,6 +84,8 @@ class Fixed:
     pids: int | None = None
     """Most processes and threads in a trial's container; None: no limit.  Part of the treatment."""
     money: Rules = field(default_factory=Rules)
+    gates_only: bool = False
+    """Every trial ends, void, once its gates have passed (``marathonctl verify-envs``); not a token is spent."""
     runtime_proxy: Mapping[str, str] = field(default_factory=dict)
     """As configured; for containers of tasks with a network alone."""
 

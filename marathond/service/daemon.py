@@ -65,10 +65,20 @@ class StopRequest:
 class Daemon:
     """One daemon life.  Implements what the control socket's commands need (service/commands.DaemonControl)."""
 
-    def __init__(self, settings: Settings, opened: OpenedLedger, ledger: SqliteLedger, engine: DockerEngine, clock: SystemClock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        opened: OpenedLedger,
+        ledger: SqliteLedger,
+        engine: DockerEngine,
+        clock: SystemClock,
+        *,
+        gates_only: bool = False,
+    ) -> None:
         self.settings, self.opened, self.ledger, self.engine, self.clock = settings, opened, ledger, engine, clock
         self._began = settings
         """What this life began with: it keeps that for everything that only a restart can change."""
+        self._gates_only = gates_only
         self.notifier = Notifier(os.environ)
         self.stop: StopRequest | None = None
         self._stopping = anyio.Event()
@@ -144,6 +154,7 @@ class Daemon:
         result = await self._submit(self.settings, "marathond")
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
         fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ, self._staged)
+        fixed = replace(fixed, gates_only=self._gates_only)
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import structlog
@@ -59,6 +61,18 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _live(settings: Settings) -> None:
+    async with living(settings) as daemon, anyio.create_task_group() as signals:
+        signals.start_soon(_signals, daemon, name="signals")
+        await daemon.run(serve_control)
+        signals.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def living(settings: Settings, *, gates_only: bool = False) -> AsyncIterator[Daemon]:
+    """A daemon life on the configured ledger, written down there; the caller runs it.
+
+    :raises LedgerRefused: the ledger is not there, in use, or not to be used.
+    """
     clock, host, path = SystemClock(), socket.gethostname(), settings.daemon.ledger
     folder = next((parent for parent in path.parents if parent.exists()), path.parent)
     opened = open_for_daemon(path, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
@@ -74,12 +88,9 @@ async def _live(settings: Settings) -> None:
                 now_ms=clock.wall_ms(),
             )
             engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
-            daemon = Daemon(settings, opened, ledger, engine, clock)
+            daemon = Daemon(settings, opened, ledger, engine, clock, gates_only=gates_only)
             try:
-                async with anyio.create_task_group() as signals:
-                    signals.start_soon(_signals, daemon, name="signals")
-                    await daemon.run(serve_control)
-                    signals.cancel_scope.cancel()
+                yield daemon
             finally:
                 with anyio.CancelScope(shield=True):
                     await engine.aclose()

@@ -1,0 +1,157 @@
+"""`marathonctl verify-envs` and `canary`: the daemon's own way through gates and deadlines, on the side, and nothing left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from marathond.practice.script import parse
+from marathond.practice.server import PracticeServer, practising
+from tests.support.codex_env import CACHE, codex_tree
+from tests.support.model_rig import MODEL
+from tests.support.prebuilds import until
+from tests.support.rig import make_task
+
+pytestmark = pytest.mark.docker
+
+ARMS = '[arms.plain]\nkind = "codex"\ndrive = "turn"\n[arms.goal]\nkind = "codex"\ndrive = "goal"\n'
+DIES = "exit 3\n"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[PracticeServer]:
+    script = parse('[[script]]\n[[script.step]]\nsay = "Done."\n')
+    with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(practising(script)) as server:
+        yield server
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose name leaves room for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="mt-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def write_config(root: Path, docker_host: str, url: str, tasks: list[Path], more: str = "") -> Path:
+    state = root / "state"
+    state.mkdir()
+    codex_tree()
+    (state / "staged").symlink_to(CACHE / "staged")
+    (root / "key").write_text("sk-real\n")
+    config = root / "marathond.toml"
+    config.write_text(
+        f'[daemon]\nstate_dir = "state"\n[engine]\nurl = "{docker_host}"\ncall_timeout_s = 90\n[admission]\nreserve_memory_mb = 0\n'
+        f'[campaign]\nname = "c"\ntasks = {json.dumps([str(task) for task in tasks])}\n{ARMS}[codex]\nmodel = "{MODEL}"\n'
+        f'[gateway.routes.main]\nbase_url = "{url}/v1"\nkey_file = "key"\n{more}'
+    )
+    return config
+
+
+def ctl(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(config), *words]
+    return subprocess.run(argv, text=True, capture_output=True, check=False, timeout=500, env={**os.environ, "COLUMNS": "140"})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
+
+
+def containers(docker_host: str, ledger: Path) -> list[str]:
+    """Those that carry the label of this very ledger: other tests may run beside us."""
+    if not ledger.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=60)) as connection:
+        ledger_id = connection.execute("SELECT ledger_id FROM ledger_identity").fetchone()[0]
+    return labelled(docker_host, ledger_id)
+
+
+def labelled(docker_host: str, ledger_id: str) -> list[str]:
+    argv = ["docker", "-H", docker_host, "ps", "-aq", "--filter", f"label=marathond.ledger={ledger_id}"]
+    return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.split()
+
+
+def test_every_environment_is_tried_and_not_a_token_is_asked_for(
+    tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
+) -> None:
+    tasks = [
+        make_task(tmp_path, "good"),
+        make_task(tmp_path, "networked", network="public"),
+        make_task(tmp_path, "ill", environment='[environment.healthcheck]\ncommand = "false"\nretries = 1\ninterval_sec = 0.1\n'),
+    ]
+    config = write_config(short, docker_host, provider.url, tasks)
+    done = ctl(config, "verify-envs", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    outcomes = {(cell["task"], cell["arm"]): cell["outcome"] for cell in found["cells"]}
+    assert outcomes == {
+        **{(task, arm): "ok" for task in ("good", "networked") for arm in ("plain", "goal")},
+        **{("ill", arm): "healthcheck_failed" for arm in ("plain", "goal")},
+    }
+    good = next(cell for cell in found["cells"] if cell["outcome"] == "ok")
+    assert "sidecar: codex-code-mode-host answers" in good["detail"] and "model: a scripted turn" in good["detail"]
+    assert found["requests"] == 0 and provider.tally("t1").requests == 0
+    assert list((short / "state").iterdir()) == [short / "state" / "staged"]  # the rehearsal's ledger, logs and folders are gone
+    again = ctl(config, "verify-envs", "--task", "good", "--arm", "goal")
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "1 of 1 environment ok; not a token was asked for")
+    assert "good" in ctl(config, "verify-envs", "--task", "godo").stderr
+
+
+def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
+    tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
+) -> None:
+    config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)])
+    done = ctl(config, "canary", "--deadline", "8", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = json.loads(done.stdout)["arms"]
+    assert {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"], bird["verdict"]) for bird in found} == dict.fromkeys(
+        ("plain", "goal"), ("deadline", "8 s: own", "scored", "ok")
+    )
+    assert all(bird["requests"] for bird in found) and provider.tally("t1").requests == 0  # the configured provider was not asked
+    # The same against the configured one: without a price there is no cap, and without a cap nothing is begun.
+    refused = ctl(config, "canary", "--provider", "real", "--max-usd", "1")
+    assert refused.returncode != 0 and "money.prices" in refused.stderr
+    assert "--max-usd" in ctl(config, "canary", "--provider", "real").stderr
+    priced = config.read_text() + f'[money.prices."{MODEL}"]\ninput = 1.0\noutput = 1.0\n'
+    config.write_text(priced)
+    real = ctl(config, "canary", "--provider", "real", "--max-usd", "1", "--deadline", "20", "--json")
+    # This provider's model says "Done." at once: a plain conversation is over then, and the canary does not call that a spent budget.
+    assert real.returncode == 4, real.stderr + real.stdout
+    verdicts = {bird["arm"]: (bird["verdict"], bird["ended_by"]) for bird in json.loads(real.stdout)["arms"]}
+    assert verdicts["plain"] == ("unknown", "agent")
+
+
+def test_f02_a_rehearsal_that_was_killed_leaves_nothing_to_the_next(
+    tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
+) -> None:
+    config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)])
+    argv = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(config), "canary", "--deadline", "300"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+    try:
+        folder = until(lambda: next((short / "state").glob("x/*"), None), "the rehearsal's folder")
+        ids = until(lambda: containers(docker_host, folder / "ledger.db"), "a container of the rehearsal")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    os.utime(folder, (0, 0))  # as if it had been killed a while ago
+    done = ctl(config, "verify-envs", "--arm", "plain")
+    assert done.returncode == 0, done.stderr
+    assert f"removing what a rehearsal left in {folder}" in done.stderr and not folder.exists()
+    assert [words for words in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(words)] == []  # its gateway
+    found = subprocess.run(["docker", "-H", docker_host, "ps", "-aq", "--no-trunc"], text=True, capture_output=True, check=True)
+    assert not set(ids) & {line[:12] for line in found.stdout.split()}
