@@ -2,6 +2,8 @@
 
 Owns the daemon's side of the gateway's files (marathond/gateway/files.py): written before a client is told of them, acknowledged before it
 is started, versioned when the deadline is known, removed with the trial.  Must not know what a client asks, nor any real key.
+Each is kept a second time in the trial's run directory, where no container reaches: a file that is damaged while the agent runs is written
+anew from there, for a gateway that starts again opens nothing by what it cannot read.
 Race prevented: a client that starts before its listener is open would see a refused connection and retry in its own way, which differs
 over arms; so an ack of the very version that was written is waited for.
 """
@@ -85,7 +87,7 @@ async def open_way(world: World, trial_id: int, info: ContainerInfo, task: Task,
         network=task.network.value,
         strip=ways.strip,
     )
-    await _written(world, listener)
+    await _written(world, listener, _kept(world, trial_id, purpose))
     return ModelAccess(f"http://127.0.0.1:{listener.port}/v1", key)
 
 
@@ -101,26 +103,52 @@ async def _next_version(folder: Path, name: str) -> int:
 async def set_deadline(world: World, trial_id: int, deadline_mono_ms: int | None, purpose: str = "", *, wait: bool = True) -> None:
     """From now on the gateway refuses the listener's requests :data:`GRACE_MS` after this (fault c19).
 
+    A listener file that cannot be read any more is written anew, with the key and the port that it had.
+
     :param wait: until the gateway has said that it knows.
     :raises GateFailed: ``gateway_failed``.
     """
     ways, name = _ways(world), _name(trial_id, purpose)
-    path = files.listener_path(ways.folder, name)
+    path, kept = files.listener_path(ways.folder, name), _kept(world, trial_id, purpose)
+    refused_mono_ms = None if deadline_mono_ms is None else deadline_mono_ms + GRACE_MS
     try:
-        told = await to_thread.run_sync(files.read_json, path)
-        if told is None:
-            raise GateFailed("gateway_failed", f"{path} is gone")
-        listener = files.parse_listener(name, told)
-        refused_mono_ms = None if deadline_mono_ms is None else deadline_mono_ms + GRACE_MS
-        if listener.deadline_mono_ms == refused_mono_ms:
-            return
-        later = replace(listener, version=listener.version + 1, deadline_mono_ms=refused_mono_ms)
+        try:
+            listener = await to_thread.run_sync(_read, path, name)
+            if listener.deadline_mono_ms == refused_mono_ms:
+                return
+            later = replace(listener, version=listener.version + 1, deadline_mono_ms=refused_mono_ms)
+        except (ArtifactError, ConfigError) as damage:
+            if not await to_thread.run_sync(kept.exists):
+                raise
+            listener = await to_thread.run_sync(_read, kept, name)
+            version = max(listener.version + 1, await _next_version(ways.folder, name))
+            later = replace(listener, version=version, deadline_mono_ms=refused_mono_ms)
+            log.warning("listener_written_anew", listener=name, version=version, damage=str(damage))
         if not wait:
-            await to_thread.run_sync(files.write_listener, ways.folder, later)
+            await to_thread.run_sync(_write, ways.folder, later, kept)
             return
     except (ArtifactError, ConfigError) as error:
         raise GateFailed("gateway_failed", f"{path}: {error}") from error
-    await _written(world, later)
+    await _written(world, later, kept)
+
+
+def _kept(world: World, trial_id: int, purpose: str) -> Path:
+    """Where a listener is kept a second time: beside what is mounted, not below it.  It goes with the run directory."""
+    return world.run_dir(trial_id).root / f"listener-{_name(trial_id, purpose)}.json"
+
+
+def _read(path: Path, name: str) -> Listener:
+    """:raises GateFailed: it is not there.  :raises ArtifactError, ConfigError: it is damaged."""
+    told = files.read_json(path)
+    if told is None:
+        raise GateFailed("gateway_failed", f"{path} is gone")
+    return files.parse_listener(name, told)
+
+
+def _write(folder: Path, listener: Listener, kept: Path) -> None:
+    """The gateway's first: a daemon that is killed in between has at least told it."""
+    files.write_listener(folder, listener)
+    files.write_json(kept, files.listener_json(listener))
 
 
 async def close_ways(world: World, trial_id: int, *purposes: str) -> None:
@@ -134,10 +162,10 @@ async def close_ways(world: World, trial_id: int, *purposes: str) -> None:
             log.warning("listener_left", trial=trial_label(trial_id), purpose=purpose, error=str(error))
 
 
-async def _written(world: World, listener: Listener) -> None:
+async def _written(world: World, listener: Listener, kept: Path) -> None:
     folder = _ways(world).folder
     try:
-        await to_thread.run_sync(files.write_listener, folder, listener)
+        await to_thread.run_sync(_write, folder, listener, kept)
         with anyio.move_on_after(ACK_S):
             while True:
                 ack = await to_thread.run_sync(files.read_ack, folder, listener.name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiodocker
 import anyio
@@ -47,6 +50,15 @@ async def until_there(rig: ModelRig | ModelProcessRig, path: Path, patience_s: f
             await anyio.sleep(0.05)
         return
     raise AssertionError(f"{path} did not come\n{rig.story()}")
+
+
+async def until_readable(path: Path, patience_s: float = 120.0) -> dict[str, Any]:
+    """The object in a JSON file, once it is one."""
+    with anyio.fail_after(patience_s):
+        while True:
+            with contextlib.suppress(ValueError):
+                return dict(json.loads(await anyio.Path(path).read_text()))
+            await anyio.sleep(0.05)
 
 
 # ── the key ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +113,10 @@ async def test_c14_the_real_key_is_in_no_container_log_artifact_ledger_or_file_o
 async def test_a_gateway_killed_in_the_middle_opens_its_listeners_again_and_nothing_is_admitted_meanwhile(
     docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent asks, the gateway dies, a cell waits for it; it comes back, the agent asks through the same listener, the cell runs."""
+    """The agent asks, the gateway dies, a cell waits for it; it comes back, the agent asks through the same listener, the cell runs.
+
+    Meanwhile the listener's file is damaged: the daemon writes it anew, with the key that the agent has.
+    """
     agent = WAIT + "ask 'Do it.'; touch /logs/agent/asked; wait_for /marathond/ctl/go\n"
     agent += "until ask 'Do it.' && [ $status = 200 ]; do sleep 0.2; done; touch /tmp/done"
     arms = {"sh": asking(agent), "later": asking("ask 'Do it.'; [ $status = 200 ] && touch /tmp/done")}
@@ -110,12 +125,17 @@ async def test_a_gateway_killed_in_the_middle_opens_its_listeners_again_and_noth
     async with model_rig(docker_host, [patient], arms, SCRIPT, overrides={"campaign.arms": '["sh"]'}) as rig:
         await until_there(rig, run_dir(rig) / "logs/agent/asked")
         await rig.gateway.kill()
+        listener = rig.gateway.folder / "listeners" / "t0001.json"
+        whole = json.loads(listener.read_text())
+        listener.write_text(listener.read_text()[:40])
         await rig.until("SELECT count(*) FROM finding WHERE code = 'gateway_stale' AND closed_at_ms IS NULL")
         del rig.overrides["campaign.arms"]  # the campaign grows while the gateway is away
         await rig.kill()
         await rig.start()
         await rig.until("SELECT value_json LIKE '%GATEWAY%' FROM observation WHERE key = 'waiting'")
         assert rig.one("SELECT count(*) FROM trial") == 1
+        anew = await until_readable(listener)
+        assert anew == {**whole, "version": anew["version"]} and anew["version"] > whole["version"]
         rig.gateway.start()
         await rig.gateway.serving()
         (run_dir(rig) / "ctl" / "go").touch()
