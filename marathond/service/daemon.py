@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -151,7 +152,8 @@ class Daemon:
         now_ms = self.clock.wall_ms()
         await self.ledger.read(refuse_other_engine, self.settings.engine.name, self.engine.url)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
-        result = await self._submit(self.settings, "marathond")
+        begun = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name) is not None
+        result = await self._submit(self.settings, "marathond", begun=begun)
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
         fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ, self._staged)
         fixed = replace(fixed, gates_only=self._gates_only)
@@ -329,11 +331,12 @@ class Daemon:
         driven = len(self.world.driven) if self.world else 0
         return f"campaign {self.settings.campaign.name}, {driven} trials" + (f", degraded: {self.degraded}" if self.degraded else "")
 
-    async def _submit(self, settings: Settings, author: str) -> SubmitResult:
+    async def _submit(self, settings: Settings, author: str, *, begun: bool = False) -> SubmitResult:
         await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
         trees = await to_thread.run_sync(staged_trees, settings)
         self._staged.update({tree.package_id: tree.root for tree in trees.values()})
-        made = await to_thread.run_sync(submission.build, settings, author, dict(os.environ), package_ids(trees))
+        build = partial(submission.build, settings, author, dict(os.environ), package_ids(trees), begun=begun)
+        made = await to_thread.run_sync(build)
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 
     async def _knobs(self, fixed: Fixed) -> Knobs:

@@ -75,12 +75,13 @@ def unlisted(table: Table, looks: Mapping[str, Look]) -> list[ConfigError]:
 
 
 def checked(table: Table, look: Look) -> Task | Unrunnable:
-    """The task, or ``task_changed`` where its folder does not have the digest that the table expects (fault a18)."""
+    """The task, or ``task_changed`` where its folder does not have the digest that the table expects of it (fault a18)."""
     task = look.outcome
     expected = table.digests.get(task.name)
-    if look.digest is None or expected is None or expected == SCHEME + look.digest:
+    if look.digest is None or expected == SCHEME + look.digest:
         return task
-    detail = f"{table.where(task.name)}: expects {_short(expected)}…, the folder has {_short(SCHEME + look.digest)}…"
+    wanted = "lists no digest of it" if expected is None else f"expects {_short(expected)}…"
+    detail = f"{table.where(task.name)}: {wanted}, the folder has {_short(SCHEME + look.digest)}…"
     return Unrunnable(task.name, task.path, "task_changed", detail)
 
 

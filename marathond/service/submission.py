@@ -22,9 +22,10 @@ from marathond.service.treatment import arm_treatment, campaign_treatment, canon
 from marathond.tasks.speaking import speaking_files
 
 
-def build(settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str]) -> Submission:
+def build(settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str], *, begun: bool = False) -> Submission:
     """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError.
 
+    :param begun: as :func:`~marathond.service.taskread.read_tasks` has it.
     :param packages: ``codex`` and ``loopx`` to the ids of what is staged, which is part of their arms' treatment (fault a18).
     """
     treatment = campaign_treatment(settings)
@@ -32,7 +33,7 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], packages:
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
         for arm in settings.arm_models(packages)
     )
-    tasks = tuple(task_row(task, differences(settings, task)) for task in read_tasks(settings, environ).tasks)
+    tasks = tuple(task_row(task, differences(settings, task)) for task in read_tasks(settings, environ, begun=begun).tasks)
     return Submission(
         name=settings.campaign.name,
         author=author,

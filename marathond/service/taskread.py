@@ -1,7 +1,8 @@
 """The campaign's tasks as they lie on disk, checked against what is known of them: the one way in which settings become tasks.
 
 Owns the order of the checks: names against the benchmark's profile, then each folder, its marks against the profile, its digest against
-``campaign.digests``.  What contradicts the profile is refused by name; what is only wrong with one task parks that one.
+``campaign.digests``.  What contradicts the profile is refused by name; what is only wrong with one task parks that one.  Once a campaign
+has begun a daemon refuses no folder: running agents must not lose it over one that somebody edited or copied (fault f06).
 """
 
 from __future__ import annotations
@@ -37,26 +38,29 @@ class Reading:
         return self.looks[name].marks or frozenset()
 
 
-def read_tasks(settings: Settings, environ: Mapping[str, str], *, only: str | None = None, pins: bool = True) -> Reading:
+def read_tasks(
+    settings: Settings, environ: Mapping[str, str], *, only: str | None = None, pins: bool = True, begun: bool = False
+) -> Reading:
     """Read every task of the campaign (seconds for large benchmarks), or the one named ``only``.
 
     :param environ: the caller's environment; of it tasks see what :func:`~marathond.core.judge.seen_by_tasks` lets through.
     :param pins: False leaves ``campaign.digests`` unread: it is about to be written.
+    :param begun: a daemon goes on with the campaign: a task that does not fit parks as ``task_changed``.
     :raises ConfigErrors: a pattern or name that fits nothing; a profile that does not fit the folders; a table of digests that is wrong.
     """
     folders = task_folders(settings)
     benchmark = settings.benchmark
-    if benchmark is not None:
+    if benchmark is not None and not begun:
         names, campaign = [folder.name for folder in folders], settings.campaign
         _refuse(settings, names_differ(benchmark.known, names, included=campaign.include, excluded=campaign.exclude))
     table = _table(settings) if pins else None
     seen = seen_by_tasks(environ, settings.gateway.verifier_env)
     found = (look(folder, seen, settings.undeclared_network) for folder in folders if only in (None, folder.name))
     looks = {one.outcome.name: one for one in found}
-    if benchmark is not None:
+    if benchmark is not None and not begun:
         known, shown = benchmark.known, {name: one.marks for name, one in looks.items()}
         _refuse(settings, (line for name, marks in shown.items() if marks is not None for line in marks_differ(known, name, marks)))
-    if table is not None and (missing := digests.unlisted(table, looks)):
+    if table is not None and not begun and (missing := digests.unlisted(table, looks)):
         raise ConfigErrors(missing)
     tasks = tuple(_task(benchmark, one if table is None else _pinned(table, one)) for one in looks.values())
     return Reading(tasks, looks, table is not None)
@@ -89,15 +93,18 @@ def _pinned(table: digests.Table, one: Look) -> Look:
 
 
 def _task(benchmark: Benchmark | None, one: Look) -> Task | Unrunnable:
-    """A feature that only the profile knows of parks its tasks, too."""
+    """A feature that only the profile knows of parks its tasks, too; and what does not fit it, in a campaign that has begun."""
     task = one.outcome
     if benchmark is None or isinstance(task, Unrunnable):
         return task
     mark = unsupported_mark(benchmark, task.name, one.marks or frozenset())
-    if mark is None:
-        return task
-    detail = f"{mark}: {benchmark.profile.features[mark].note} (profile {benchmark.name})"
-    return Unrunnable(task.name, task.path, "task_unsupported", detail)
+    if mark is not None:
+        detail = f"{mark}: {benchmark.profile.features[mark].note} (profile {benchmark.name})"
+        return Unrunnable(task.name, task.path, "task_unsupported", detail)
+    known, marks = benchmark.known, one.marks or frozenset()
+    # Before a campaign begins these were refused already.
+    wrong = [*names_differ(known, [task.name], included=[task.name], excluded=[]), *marks_differ(known, task.name, marks)]
+    return Unrunnable(task.name, task.path, "task_changed", f"profile {benchmark.name}: {wrong[0]}") if wrong else task
 
 
 def _refuse(settings: Settings, lines: Iterable[str]) -> None:

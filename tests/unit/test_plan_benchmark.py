@@ -14,6 +14,7 @@ from marathond.cli import ctl
 from marathond.core.model import Unrunnable
 from marathond.service import digests
 from marathond.service.settings import load
+from marathond.service.settings_errors import ConfigErrors
 from marathond.service.submission import task_row
 from marathond.service.taskread import read_tasks
 from marathond.tasks.harbor import look
@@ -161,6 +162,26 @@ def test_a18_a_task_whose_folder_has_another_digest_parks_as_task_changed(room: 
 
     task = next(task for task in read_tasks(load(Path("marathond.toml"), cwd=room.folder), {}).tasks if task.name == "stripe-clone")
     assert isinstance(task, Unrunnable) and task_row(task).unrunnable == task  # what a submission parks by
+
+
+def test_f06_a_daemon_goes_on_with_a_begun_campaign_whatever_became_of_a_folder(room: Room) -> None:
+    mend(room.tasks / "zstd-decoder", '"no-network"', '"public"')
+    room.change('digests = "', '#digests = "')
+    shutil.copytree(room.tasks / "wasm-simd", room.tasks / "wasm-simd.copy")
+    text = (room.folder / "marathond.toml").read_text()
+    (room.folder / "marathond.toml").write_text(re.sub(r"include = \[.*?\]\n", "", text, flags=re.DOTALL))
+    settings = load(Path("marathond.toml"), cwd=room.folder)
+    with pytest.raises(ConfigErrors):
+        read_tasks(settings, {})
+    parked = {task.name: task for task in read_tasks(settings, {}, begun=True).tasks if isinstance(task, Unrunnable)}
+    assert sorted(parked) == sorted([*GPU, SEPARATE, "wasm-simd.copy", "zstd-decoder"])
+    assert parked["zstd-decoder"].code == parked["wasm-simd.copy"].code == "task_changed"
+    assert parked["zstd-decoder"].detail.startswith("profile swe-marathon: zstd-decoder: is known as offline")
+    room.change('#digests = "', 'digests = "')
+    settings = load(Path("marathond.toml"), cwd=room.folder)
+    details = {task.name: task.detail for task in read_tasks(settings, {}, begun=True).tasks if isinstance(task, Unrunnable)}
+    assert "swe-marathon.digests.toml:4: lists no digest of it" in details["wasm-simd.copy"]
+    assert "expects sha256:" in details["zstd-decoder"]
 
 
 def test_a_table_is_written_once_and_never_over_another(room: Room) -> None:
