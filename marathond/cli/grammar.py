@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marathond.cli import commands_arms, commands_decide, commands_image, commands_keep, commands_look, commands_rehearse, commands_stage
+from marathond.cli import (
+    commands_arms,
+    commands_decide,
+    commands_image,
+    commands_keep,
+    commands_look,
+    commands_preflight,
+    commands_rehearse,
+    commands_stage,
+)
 from marathond.cli.app import app
 from marathond.service.protocol import Exit
 
-PARTS = (commands_look, commands_decide, commands_keep, commands_stage, commands_image, commands_rehearse, commands_arms)
+PARTS = (
+    *(commands_look, commands_decide, commands_keep, commands_stage, commands_image),
+    *(commands_preflight, commands_rehearse, commands_arms),
+)
 
 _RANK = {part.__name__: rank for rank, part in enumerate(PARTS)}
 app.registered_commands.sort(key=lambda command: _RANK[command.callback.__module__] if command.callback else len(PARTS))

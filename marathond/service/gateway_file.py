@@ -32,7 +32,7 @@ def render(section: GatewaySection, gate_url: str, gate_key: Path) -> dict[str, 
     :param gate_key: file that holds :data:`GATE_KEY`.
     :raises ConfigError: the gateway would refuse it.
     """
-    routes = {name: _route(route) for name, route in section.routes.items()}
+    routes = {name: route_of(route) for name, route in section.routes.items()}
     routes[GATE_ROUTE] = {"base_url": gate_url, "key_file": str(gate_key)}
     told = {"format": 1, "routes": routes, "hold": {"hold_ms": int(section.hold_s * 1000)}}
     try:
@@ -43,7 +43,8 @@ def render(section: GatewaySection, gate_url: str, gate_key: Path) -> dict[str, 
     return told
 
 
-def _route(route: RouteSection) -> dict[str, Any]:
+def route_of(route: RouteSection) -> dict[str, Any]:
+    """One route as the gateway reads it."""
     told = {key: getattr(route, key) for key in type(route).model_fields}
     plain = {key: str(value) if isinstance(value, Path) else value for key, value in told.items() if value is not None}
     return plain | {"allow": list(route.allow)}

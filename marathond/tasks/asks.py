@@ -1,4 +1,4 @@
-"""What a task folder asks of this host, also one that parks: GPUs, variables of the host for its verifier, images to build upon.
+"""What a task folder asks of this host, also one that parks: variables of the host for its verifier, images to build upon.
 
 Owns a lenient second reading of task.toml and Dockerfiles for ``marathonctl preflight``.  Whether the task can run is said by
 :mod:`marathond.tasks.harbor` alone; what cannot be read here asks for nothing, and has its reason there.
@@ -27,26 +27,16 @@ class HostVariable:
     has_default: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Asks:
-    """``gpus``: how many, 0 none."""
-
-    gpus: float
-    verifier_variables: tuple[HostVariable, ...]
-
-
-def asks_of(folder: Path) -> Asks:
-    """Of a task folder; nothing of one whose task.toml cannot be read."""
+def verifier_variables(folder: Path) -> tuple[HostVariable, ...]:
+    """Of a task folder; none of one whose task.toml cannot be read."""
     try:
         with (folder / "task.toml").open("rb") as file:
             root = tomllib.loads(file.read(MAX_TOML_BYTES).decode())
     except (OSError, ValueError, RecursionError):
-        return Asks(0, ())
-    gpus = _table(root, "environment").get("gpus")
-    asked = gpus if isinstance(gpus, int | float) and not isinstance(gpus, bool) else 0
+        return ()
     env = _table(_table(root, "verifier"), "env")
     matches = [TEMPLATE.fullmatch(value) for value in env.values() if isinstance(value, str)]
-    return Asks(max(0, asked), tuple(HostVariable(match[1], match[2] is not None) for match in matches if match is not None))
+    return tuple(HostVariable(match[1], match[2] is not None) for match in matches if match is not None)
 
 
 def images_below(context: Path, build_args: Mapping[str, str]) -> tuple[str, ...]:

@@ -114,21 +114,18 @@ def read_survey(said: str) -> Libc:
     return Libc("glibc" if found else "", None if version is None else (version[0], version[1]), "bash" in lines)
 
 
-def image_libc(tasks: Collection[str], libc: Libc, needs: Mapping[str, tuple[int, int]]) -> Row:
-    """:param needs: what arms bring into the container that needs glibc → its least version; empty: everything is static."""
+def image_libc(tasks: Collection[str], libc: Libc, cannot: Mapping[str, str], tried: Collection[str]) -> Row:
+    """:param tried: what arms bring into the container and what was run there; ``cannot``: of these → what the image said."""
     subject, words = named(tasks), libc.words()
+    if cannot:
+        said = "; ".join(f"{what} cannot run: {why}" for what, why in sorted(cannot.items()))
+        return red("image_libc", f"{words}; {said}", "the task parks for all arms: use an image with a newer glibc, or exclude it", subject)
+    if tried:
+        words += f"; {named(tried)} {'runs' if len(set(tried)) == 1 else 'run'} there"
     if libc.name == "musl":
-        if needs:
-            return red("image_libc", f"{words}: {named(needs)} cannot run", "use an image with glibc, or exclude the task", subject)
-        return warn("image_libc", words, "nothing to do: what the arms bring is static; programs of glibc do not run there", subject)
+        return warn("image_libc", words, "nothing to do: what the arms bring runs; other programs of glibc would not", subject)
     if libc.version is None:
-        if needs:
-            return unknown("image_libc", words, f"look whether {named(needs)} can run in it", subject)
-        return warn("image_libc", words, "nothing to do: what the arms bring is static", subject)
-    late = {name: least for name, least in needs.items() if least > libc.version}
-    if late:
-        least = ", ".join(f"{name} needs {version[0]}.{version[1]}" for name, version in sorted(late.items()))
-        return red("image_libc", f"{words}: {least}", "use a newer image, or exclude the task", subject)
+        return unknown("image_libc", words, "look into it: docker run --rm IMAGE ldd --version", subject)
     return ok("image_libc", words, subject)
 
 
@@ -187,14 +184,14 @@ def network_refused(why: str) -> Row:
     return red("egress_public", f"no network can be made: {why}", "see marathonctl pool, and network.range and network.mode")
 
 
-def gpus(asks: Mapping[str, float], parks: Collection[str], offered: Sequence[str]) -> Row:
-    """:param asks: task → how many; ``parks``: those of them that this version does not run; ``offered``: what the engine has."""
+def gpus(asks: Collection[str], parks: Collection[str], offered: Sequence[str]) -> Row:
+    """:param asks: tasks; ``parks``: those of them that this version does not run; ``offered``: what the engine has."""
     if not asks:
         return not_needed("gpus", "no task asks for one")
     have = f"the engine offers {named(offered)}" if offered else "the engine offers none"
     run = [task for task in asks if task not in parks]
     if run and not offered:
-        return red("gpus", f"{named(run)} ask for GPUs, {have}", "install the engine's GPU runtime, or exclude them")
+        return red("gpus", f"asked for by {named(run)}; {have}", "install the engine's GPU runtime, or exclude them")
     if left := [task for task in asks if task in parks]:
-        return warn("gpus", f"{named(left)} ask for GPUs and park, for these are not supported; {have}", "exclude them (campaign.exclude)")
-    return ok("gpus", f"{named(run)} ask for GPUs, {have}")
+        return warn("gpus", f"asked for by {named(left)}, which park: not supported; {have}", "exclude them (campaign.exclude)")
+    return ok("gpus", f"asked for by {named(run)}; {have}")

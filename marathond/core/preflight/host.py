@@ -177,7 +177,7 @@ def clock_offset(offsets: Sequence[Offset], at_most_ms: int) -> Row:
     if blind := [offset for offset in offsets if offset.ms is None]:
         return unknown("clock_offset", "; ".join(f"{offset.what}: {offset.why}" for offset in blind), "make it writable, then again")
     known = {offset.what: offset.ms for offset in offsets if offset.ms is not None}
-    words = ", ".join(f"{what} {ms / 1000:+.1f} s" for what, ms in known.items())
+    words = ", ".join(f"{what} {round(ms / 1000, 1) + 0.0:+.1f} s" for what, ms in known.items())
     apart = max(known.values()) - min(known.values()) if known else 0
     if apart > at_most_ms or any(abs(ms) > at_most_ms for ms in known.values()):
         words += f"; {apart / 1000:.1f} s apart" if len(known) > 1 else ""

@@ -90,7 +90,7 @@ def judge_key(variables: Sequence[Variable]) -> list[Row]:
 
 
 def _judge_key(variable: Variable) -> Row:
-    who = f"{variable.name} for {named(variable.tasks)}"
+    who = f"for {named(variable.tasks)}"
     if variable.by_gateway:
         return ok("judge_key", f"{who}: given by gateway.verifier_env", variable.name)
     if variable.state == "set":
@@ -101,13 +101,11 @@ def _judge_key(variable: Variable) -> Row:
     return red("judge_key", f"{who}: {'set, but empty' if variable.state == 'empty' else 'not set'}", todo, variable.name)
 
 
-def prices(models: Collection[str], without: Collection[str], capped: bool) -> Row:
-    """:param capped: whether a cap of money is configured."""
+def prices(models: Collection[str], without: Collection[str]) -> Row:
     if not models:
         return not_needed("prices", "no arm asks a model")
     if without:
-        held = "no cap holds without it" if capped else "what is spent stays unknown"
-        return red("prices", f"no price for {named(without)}: {held}", '[money.prices."MODEL"]')
+        return red("prices", f"no price for {named(without)}: what is spent stays unknown, and no cap can hold", '[money.prices."MODEL"]')
     return ok("prices", f"priced: {named(models)}")
 
 

@@ -1,0 +1,128 @@
+"""Containers and networks of a preflight: labelled, short-lived, removed whatever happens.
+
+Owns their names and labels and the order of their removal.  Races prevented here: a create that had no answer and completed later is found
+by its label at the end; what a killed preflight left is found by the next one, and where there is a ledger by its daemon's sweeper, which
+leaves a proof's container alone only while it is young.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from marathond.core.errors import EngineError
+from marathond.core.model import Mount
+from marathond.core.text import printable
+from marathond.engine.processes import read_stat
+from marathond.flow.sight import PROOF_CLAIM
+from marathond.ports.clock import Clock
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, ContainerInfo, ContainerSpec, Engine, NetworkInfo
+from marathond.service.preflight.run import Unseen
+
+LABEL_PREFLIGHT = "marathond.preflight"
+"""Boot, pid and start time of the preflight that made it."""
+
+CLEAN_UP_S = 60.0
+MEMORY_MB = 256
+
+
+class NoShell(Unseen):
+    """The engine made the container, and what it was to run did not start."""
+
+
+class Yard:
+    """Where one preflight's containers stand.  Use as an async context manager: at its end nothing of it is left.
+
+    :param ledger_id: of the ledger here, None where there is none.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock, ledger_id: str | None) -> None:
+        self.engine, self._boot_id = engine, clock.boot_id
+        stat = read_stat(os.getpid())
+        self._own = f"{clock.boot_id}.{os.getpid()}.{stat.start_ticks if stat is not None else 0}"
+        self.labels = {LABEL_PREFLIGHT: self._own, LABEL_CLAIM: PROOF_CLAIM, **({LABEL_LEDGER: ledger_id} if ledger_id else {})}
+        self._touched = False
+        self.left: list[str] = []
+        """What could not be removed, in words."""
+
+    async def __aenter__(self) -> Yard:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._touched:
+            return
+        with anyio.move_on_after(CLEAN_UP_S, shield=True) as scope:
+            try:
+                self.left = await self._sweep()
+            except EngineError as error:
+                self.left = [str(error)]
+        if scope.cancelled_caught:
+            self.left = [f"the engine did not answer within {CLEAN_UP_S:g} s"]
+
+    async def _sweep(self) -> list[str]:
+        """What is ours, or of a preflight that is no more; containers first, for a network goes only when it is empty."""
+        left = []
+        for container in await self.engine.list_containers():
+            if self._ours(container) and not await self.engine.remove_container(container.id):
+                left.append(f"container {container.name}")
+        for network in await self.engine.list_networks():
+            if self._ours(network) and not await self.engine.remove_network(network.id):
+                left.append(f"network {network.name}")
+        return left
+
+    def _ours(self, thing: ContainerInfo | NetworkInfo) -> bool:
+        owner = thing.labels.get(LABEL_PREFLIGHT)
+        return owner is not None and (owner == self._own or not self._lives(owner))
+
+    def _lives(self, owner: str) -> bool:
+        """Whether the preflight of that label still runs; one that cannot be told counts as alive."""
+        boot_id, _, rest = owner.partition(".")
+        pid, _, ticks = rest.partition(".")
+        if boot_id != self._boot_id or not (pid.isdigit() and ticks.isdigit()):
+            return False
+        stat = read_stat(int(pid))
+        return stat is not None and stat.start_ticks == int(ticks)
+
+    @asynccontextmanager
+    async def container(self, image_id: str, *, network: str | None = None, mounts: Sequence[Mount] = ()) -> AsyncIterator[ContainerInfo]:
+        """A running container, gone at the end.
+
+        :raises NoShell: it does not start or does not stay.  :raises EngineError: as the engine's calls.
+        """
+        self._touched = True
+        name = f"marathond-preflight-{secrets.token_hex(6)}"
+        spec = ContainerSpec(name, image_id, self.labels, network, mounts=mounts, memory_mb=MEMORY_MB)
+        container_id = await self.engine.create_container(spec)
+        try:
+            try:
+                await self.engine.start_container(container_id)
+            except EngineError as error:
+                if not error.status:
+                    raise
+                raise NoShell(printable(error.detail, 300)) from error
+            info = await self.engine.inspect_container(container_id)
+            if info is None or not info.running:
+                status = "it is gone" if info is None else f"{info.status}, exit {info.exit_code}"
+                raise NoShell(f"it did not stay up ({status})")
+            yield info
+        finally:
+            with anyio.move_on_after(CLEAN_UP_S, shield=True):
+                await self.engine.remove_container(container_id)
+
+    @asynccontextmanager
+    async def network(self, subnet: str | None) -> AsyncIterator[str]:
+        """Id of a bridge network, gone at the end.
+
+        :raises EngineError: as the port's create_network.
+        """
+        self._touched = True
+        network_id = await self.engine.create_network(f"marathond-preflight-{secrets.token_hex(6)}", self.labels, subnet)
+        try:
+            yield network_id
+        finally:
+            with anyio.move_on_after(CLEAN_UP_S, shield=True):
+                await self.engine.remove_network(network_id)
