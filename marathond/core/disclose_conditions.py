@@ -118,8 +118,8 @@ def gateway(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     asking = names(arm for arm, _ in codex_arms(arms))
     if on.gateway and asking:
         text = (
-            "Model calls pass through a gateway that holds the key, shares one budget among all arms and waits out answers 429 and 5xx "
-            f"and broken connections, at most {count(on.hold_s, 'second')} for one request."
+            "Model calls pass through a gateway that holds the key, shares one budget among all arms and waits out what fails before the "
+            f"first byte of an answer (429, 5xx, broken connections), at most {count(on.hold_s, 'second')} for one request."
         )
         against = "Ordinarily codex speaks to its provider itself and meets these errors itself, and a key lies in the container."
         yield Disclosure("gateway_between", asking, text, against)
