@@ -29,7 +29,7 @@ from marathond.tasks.harbor import read_task
 from tests.support.codex_env import VERSION, codex_tree
 from tests.support.yard import Yard
 
-PORT, PACKAGE = 8790, "codex-of-a-test"
+PORT, PACKAGE, LOOPX_PACKAGE = 8790, "codex-of-a-test", "loopx-of-a-test"
 
 
 @dataclass
@@ -82,9 +82,17 @@ def codex_arm(drive: Drive = Drive.TURN, *, user: str | None = None, mounts: tup
 
 @asynccontextmanager
 async def codex_trial(
-    yard: Yard, folder: Path, arm: Arm, script: Practice, *, gate: Practice | None = None, gate_s: float = 60.0, files: Path | None = None
+    yard: Yard,
+    folder: Path,
+    arm: Arm,
+    script: Practice,
+    *,
+    gate: Practice | None = None,
+    gate_s: float = 60.0,
+    files: Path | None = None,
+    loopx: Path | None = None,
 ) -> AsyncIterator[Trial]:
-    """``folder``: the task's; ``files``: a tree that the image is made to hold at /."""
+    """``folder``: the task's; ``files``: a tree that the image is made to hold at /; ``loopx``: what is staged as LOOPX_PACKAGE."""
     read = read_task(folder, {})
     assert isinstance(read, Task), read
     agent = CodexAgent()
@@ -92,8 +100,9 @@ async def codex_trial(
         root = Path(tempfile.mkdtemp(prefix="mc-", dir="/tmp"))
         stack.callback(shutil.rmtree, root)
         run = RunDir(root / "r" / "t1")
-        make_run_dir(run, read.instruction)
-        mounts = (*standard_mounts(run), *agent.mounts(read, arm, run, {PACKAGE: codex_tree().root}))
+        make_run_dir(run, read.instruction, agent.harness_folders)
+        staged = {PACKAGE: codex_tree().root, **({} if loopx is None else {LOOPX_PACKAGE: loopx})}
+        mounts = (*standard_mounts(run), *agent.mounts(read, arm, run, staged))
         container = await yard.container(read, mounts)
         stack.push_async_callback(yard.engine.remove_container, container)
         if files is not None:

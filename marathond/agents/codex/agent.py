@@ -18,7 +18,9 @@ from marathond.agents.codex.client import connect
 from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
 from marathond.agents.codex.gates import Place
+from marathond.agents.loopx import gates as loopx_gates
 from marathond.agents.loopx import profile
+from marathond.agents.loopx.goal import Goal
 from marathond.agents.projectfiles import project_files
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Mount, Task
@@ -52,7 +54,7 @@ class CodexAgent:
         return {}
 
     async def gates(self, env: Environment) -> Sequence[GatePassed]:
-        """See :mod:`marathond.agents.codex.gates`.  Raises GateFailed."""
+        """See :mod:`marathond.agents.codex.gates` and :mod:`marathond.agents.loopx.gates`.  Raises GateFailed."""
         if env.model is None or env.gate_model is None:
             raise GateFailed("gateway_failed", "a codex arm needs a way to the model, and one for its gates")
         place = await gates.survey(env)
@@ -63,12 +65,16 @@ class CodexAgent:
             await gates.sidecar(env),
             *await gates.install_check(env),
         ]
-        passed += await gates.scripted_turn(env, place)
-        return [*passed, await self.prepare(env, place)]
+        goal: Goal | None = None
+        if (loopx := gates.codex_of(env).loopx) is not None:
+            goal, more = await loopx_gates.check(env, place.cwd, loopx)
+            passed += more
+        passed += await gates.scripted_turn(env, place, () if goal is None else goal.skills)
+        return [*passed, await self.prepare(env, place, goal)]
 
     @staticmethod
-    async def prepare(env: Environment, place: Place) -> GatePassed:
-        """Write the agent's config.toml, and down what later lives need of all this."""
+    async def prepare(env: Environment, place: Place, goal: Goal | None = None) -> GatePassed:
+        """Write the agent's config.toml, and down what later lives need of all this; ``goal``: of a LoopX arm."""
         assert env.model is not None
         codex = gates.codex_of(env)
         text = files.to_toml(files.config(codex, env.model.base_url, place.untrusted))
@@ -86,6 +92,7 @@ class CodexAgent:
                 "untrusted": list(place.untrusted),
                 "base_url": env.model.base_url,
                 "config_sha256": digest,
+                **({} if goal is None else {"loopx": goal.data()}),
             },
         )
         return GatePassed("config", f"sha256 {digest}")

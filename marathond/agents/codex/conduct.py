@@ -234,7 +234,8 @@ class Run:
         # Where this life was not given the way to the model, the first life wrote down what it had been.
         base_url = model.base_url if model is not None else prepared["base_url"]
         values = files.config(self.codex, base_url, prepared["untrusted"])
-        ready, _ = await gates.read_back(client, self.codex, values, prepared["cwd"])
+        skills = prepared.get("loopx", {}).get("skills", ())
+        ready, _ = await gates.read_back(client, self.codex, values, prepared["cwd"], skills)
         await self.note(
             "thread",
             thread_id=ready.thread.id,

@@ -5,7 +5,8 @@ Owns the checks and what each of them says.  Must not know turns of the real run
 1. ``place``: the agent's user, its working directory, and what of the image codex might read there (AGENTS.md, ``.codex``): listed;
 2. ``sidecar``: ``codex-code-mode-host --help`` exits 0 as the agent's user (``sidecar_failed``, fault c01);
 3. ``config``: written whole, hashed;
-4. ``read back``: what is in effect, as a server of the gate's own says it (``config_mismatch``, faults a10 a11 a14 a15 c02 c03 c04);
+4. ``read back``: what is in effect, as a server of the gate's own says it (``config_mismatch``, faults a10 a11 a14 a15 c02 c03), and which
+   skills it finds (c04);
 5. ``model``: one scripted turn on the configured model leaves a proof file (``model_unreachable``); then the gate's server is dead.
 """
 
@@ -33,6 +34,7 @@ from marathond.agents.codex.messages import ConfigRead, FeaturesList, SkillsList
 from marathond.agents.codex.notices import OnTurnCompleted
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.shapes import Turn
+from marathond.agents.loopx import profile
 from marathond.core.death import Proc, judge
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed
@@ -62,6 +64,8 @@ NOT_YET = frozenset({"tmp_missing", "folder_missing", "socket_missing", "socket_
 CONFIG_BYTES_AT_MOST = 1 << 20
 KILL_ROUNDS = 100
 SANDBOX = "dangerFullAccess"
+BROUGHT = (f"{profile.SKILLS}/", f"{profile.AGENT_SKILLS}/")
+"""Where the skills of a LoopX arm lie: codex names those of the gate, whose folder is a link, by the link's target."""
 
 # Pure shell: an image need not have `id` or `git`.
 SURVEY = r"""
@@ -157,10 +161,12 @@ async def _run(env: Environment, spec: ExecSpec, code: str, name: str) -> str:
     return result.output
 
 
-def write_home(folder: Path, text: str) -> None:
-    """A CODEX_HOME that holds nothing but ``text``; the agent's user may write there."""
+def write_home(folder: Path, text: str, skills: str = "") -> None:
+    """A CODEX_HOME that holds nothing but ``text``; the agent's user may write there.  ``skills``: what its link of that name points to."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
+    if skills:
+        (folder / "skills").symlink_to(skills)
     path = folder / "config.toml"
     with path.open("x", encoding="utf-8") as stream:
         stream.write(text)
@@ -235,11 +241,14 @@ def tail(path: Path, at_most: int = 2000) -> str:
         return stream.read(at_most).decode("utf-8", errors="replace").strip()
 
 
-async def read_back(client: CodexClient, codex: CodexArm, values: Mapping[str, Any], cwd: str) -> tuple[ThreadReady, list[GatePassed]]:
+async def read_back(
+    client: CodexClient, codex: CodexArm, values: Mapping[str, Any], cwd: str, skills_wanted: Sequence[str] = ()
+) -> tuple[ThreadReady, list[GatePassed]]:
     """Start a thread and compare what is in effect with what the arm declares.
 
     :param values: what config.toml was made from.
-    :raises GateFailed: ``config_mismatch`` with every difference.
+    :param skills_wanted: names of those that the arm's harness brings; codex must find exactly them there.
+    :raises GateFailed: ``config_mismatch`` with every difference; ``loopx_skills``, ``loopx_copies``.
     :raises CodexError: as for every request.
     """
     read = await client.request(ConfigRead(cwd=cwd), RPC_S)
@@ -250,8 +259,10 @@ async def read_back(client: CodexClient, codex: CodexArm, values: Mapping[str, A
     page = await client.request(SkillsList(cwds=[cwd]), RPC_S)
     skills = [skill for entry in page.data for skill in entry.skills]
     errors = [error for entry in page.data for error in entry.errors]
-    wrong += [f"skill {s.name} of scope {s.scope} at {s.path}" for s in skills if not _of_the_task(s.scope, s.path)]
-    wrong += [f"skills: {e.path}: {e.message}" for e in errors if e.path.startswith((HOME, GATE, TREE))]
+    brought = [s for s in skills if skills_wanted and s.path.startswith(BROUGHT)]
+    compare_skills([s.name for s in brought if s.enabled], [s.name for s in skills if s not in brought], skills_wanted)
+    wrong += [f"skill {s.name} of scope {s.scope} at {s.path}" for s in skills if s not in brought and not _of_the_task(s.scope, s.path)]
+    wrong += [f"skills: {e.path}: {e.message}" for e in errors if e.path.startswith((HOME, GATE, TREE, *BROUGHT))]
 
     ready = await client.request(ThreadStart(cwd=cwd), RPC_S)
     wrong += files.differences(
@@ -293,6 +304,14 @@ async def read_back(client: CodexClient, codex: CodexArm, values: Mapping[str, A
     ]
 
 
+def compare_skills(brought: Sequence[str], others: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raises GateFailed: what the harness brings is not what codex finds of it, or the task's image brings one of the same name."""
+    if sorted(brought) != sorted(wanted):
+        raise GateFailed("loopx_skills", f"codex finds {', '.join(sorted(brought)) or 'none'}, expected {', '.join(sorted(wanted))}"[:2000])
+    if twice := sorted(set(others) & set(wanted)):
+        raise GateFailed("loopx_copies", f"the task's image has skills of the same names: {', '.join(twice)}"[:2000])
+
+
 def _layer(origin: Any) -> str:
     name = origin.get("name") if isinstance(origin, dict) else None
     return str(name.get("type")) if isinstance(name, dict) else str(name)
@@ -313,15 +332,18 @@ async def _features(client: CodexClient, thread_id: str) -> dict[str, bool]:
             return enabled
 
 
-async def scripted_turn(env: Environment, place: Place) -> list[GatePassed]:
-    """The gate's own server, with its own CODEX_HOME and way to a model that answers by a script.  Nothing of it is left afterwards."""
+async def scripted_turn(env: Environment, place: Place, skills_wanted: Sequence[str] = ()) -> list[GatePassed]:
+    """The gate's own server, with its own CODEX_HOME and way to a model that answers by a script.  Nothing of it is left afterwards.
+
+    :param skills_wanted: as for :func:`read_back`.
+    """
     assert env.gate_model is not None, "a codex arm's gates need the gate's way to a model"
     codex = codex_of(env)
     values = files.config(codex, env.gate_model.base_url, place.untrusted)
     text = files.to_toml(values)
     home = env.run_dir.ctl / "gate"
     try:
-        await to_thread.run_sync(write_home, home, text)
+        await to_thread.run_sync(write_home, home, text, profile.SKILLS if skills_wanted else "")
         await to_thread.run_sync(socket_folder, env.run_dir.ctl)
     except OSError as error:
         raise GateFailed("run_dir_lost", str(error)) from error
@@ -331,7 +353,7 @@ async def scripted_turn(env: Environment, place: Place) -> list[GatePassed]:
             env, exec_id, place.uid, lambda _: None, until=until, output=env.run_dir.logs / "agent" / Path(GATE_OUTPUT).name
         )
         try:
-            ready, passed = await read_back(client, codex, values, place.cwd)
+            ready, passed = await read_back(client, codex, values, place.cwd, skills_wanted)
             with anyio.fail_after(max(1.0, until - time.monotonic())):
                 await _proof(client, ready.thread.id, home)
         except TimeoutError as error:

@@ -40,31 +40,28 @@ async def call(env: Environment, cwd: str, *argv: str, timeout_s: float = CALL_S
     return answer
 
 
-async def calls(
-    env: Environment, cwd: str, wanted: Sequence[Sequence[str]], *, document: tuple[str, str] | None = None, timeout_s: float = CALL_S
-) -> list[dict[str, Any]]:
-    """Several, in their order and in one process.  Raises Refused at the first that fails; the later ones were not made.
-
-    :param document: a path in the container that is written before, and what it is a copy of.
-    """
-    told = await ask(env, cwd, wanted, document=document, timeout_s=timeout_s)
+async def calls(env: Environment, cwd: str, wanted: Sequence[Sequence[str]], *, timeout_s: float = CALL_S) -> list[dict[str, Any]]:
+    """Several, in their order and in one process.  Raises Refused at the first that fails; the later ones were not made."""
+    told = await tell(env, cwd, wanted, timeout_s=timeout_s)
     return [answer_of(argv, done) for argv, done in zip(wanted, told["calls"], strict=False)]
 
 
-async def ask(
+async def tell(
     env: Environment,
     cwd: str,
-    wanted: Sequence[Sequence[str]],
+    wanted: Sequence[Sequence[str]] = (),
     *,
-    look: bool = False,
     document: tuple[str, str] | None = None,
     timeout_s: float = CALL_S,
 ) -> dict[str, Any]:
-    """What :mod:`marathond.agents.loopx.inside` tells.  Raises Refused: ``late``, ``broken``."""
+    """What :mod:`marathond.agents.loopx.inside` tells of these calls; of none: of a look around.  Raises Refused: ``late``, ``broken``.
+
+    :param document: a path in the container that is written before the calls, and what it is a copy of.
+    """
     asked = {
         "root": profile.ROOT,
         "calls": [list(argv) for argv in wanted],
-        "look": look,
+        "look": not wanted,
         "document": document,
         "timeout_s": max(1.0, timeout_s),
     }

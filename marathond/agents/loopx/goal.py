@@ -1,6 +1,6 @@
 """A trial's goal in LoopX: how it is set up, what LoopX renders for it, what it says about it, how a person's answer reaches it.
 
-Owns ids, paths and the CLI's words.  Must not know turns: whoever drives decides what to do with an answer.
+Owns ids, paths and the CLI's words; the gates set it up (gates.py).  Must not know turns: whoever drives decides what to do with an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from marathond.agents.loopx import profile
-from marathond.agents.loopx.commands import CALL_S, Refused, call, calls
+from marathond.agents.loopx.commands import Refused, call, calls
 from marathond.agents.loopx.quota import Quota, read_quota
 from marathond.core.model import LoopXArm, LoopXProfile
 from marathond.ports.agent import Environment
@@ -46,14 +46,15 @@ class Paths:
 class Goal:
     """What later lives need, and nothing else; :meth:`data` is what the log keeps of it (``prepared``, under ``loopx``).
 
-    ``hashes``: sha256 of the bodies by profile, as rendered at set-up.  ``skills``: upstream's required ids.
+    ``todo_id``: the task's; empty before it was added.  ``hashes``: sha256 of the bodies by profile, as the gates had them rendered.
+    ``skills``: upstream's required ids.
     """
 
     cwd: str
-    todo_id: str
     profile: LoopXProfile
     state: Paths
     goal_id: str = GOAL_ID
+    todo_id: str = ""
     body: str = ""
     body_sha256: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -89,33 +90,30 @@ def _common(state: Paths) -> tuple[str, ...]:
     return ("--registry", state.registry, "--runtime-root", state.runtime, "--format", "json")
 
 
-async def set_up(env: Environment, cwd: str, loopx: LoopXArm, *, timeout_s: float = CALL_S) -> Goal:
+def set_up_argvs(goal: Goal) -> tuple[tuple[str, ...], ...]:
     """Bootstrap with the instruction as the goal's document, an agent, and the task as its todo: without that LoopX has a hollow goal, and
-    its agent nothing to do (fault c16).  Bodies are rendered later.  Raises Refused."""
-    state = Paths.of(loopx, cwd)
-    common, goal = _common(state), ("--goal-id", GOAL_ID)
-    objective = f"Finish the task that {state.document} describes."
-    answers = await calls(
-        env,
-        cwd,
-        [
-            (
-                *(*common, "bootstrap", *goal, "--project", cwd, "--objective", objective, "--goal-doc", state.document),
-                *("--write-scope", "**", "--state-file", state.state_file, "--no-global-sync"),
-            ),
-            (*common, "configure-goal", *goal, "--registered-agent", AGENT_ID, "--execute"),
-            (
-                *(*common, "todo", "add", *goal, "--project", cwd, "--role", "agent", "--text", objective, "--priority", "P0"),
-                *("--task-class", "advancement_task", "--claimed-by", AGENT_ID),
-            ),
-        ],
-        document=(state.document, INSTRUCTION),
-        timeout_s=timeout_s,
+    its agent nothing to do (fault c16).  The last one's answer has the todo (:func:`read_todo_id`)."""
+    common, ids = _common(goal.state), ("--goal-id", goal.goal_id)
+    objective = f"Finish the task that {goal.state.document} describes."
+    return (
+        (
+            *(*common, "bootstrap", *ids, "--project", goal.cwd, "--objective", objective, "--goal-doc", goal.state.document),
+            *("--write-scope", "**", "--state-file", goal.state.state_file, "--no-global-sync"),
+        ),
+        (*common, "configure-goal", *ids, "--registered-agent", AGENT_ID, "--execute"),
+        (
+            *(*common, "todo", "add", *ids, "--project", goal.cwd, "--role", "agent", "--text", objective, "--priority", "P0"),
+            *("--task-class", "advancement_task", "--claimed-by", AGENT_ID),
+        ),
     )
-    todo_id = answers[-1].get("todo_id")
+
+
+def read_todo_id(answer: Mapping[str, Any]) -> str:
+    """Raises Refused."""
+    todo_id = answer.get("todo_id")
     if not isinstance(todo_id, str) or not todo_id:
         raise Refused("silent", f"loopx todo add: no todo_id but {todo_id!r}")
-    return Goal(cwd, todo_id, loopx.profile, state)
+    return todo_id
 
 
 def body_argv(goal: Goal, runtime_profile: LoopXProfile, turn_id: str | None = None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ package.  Owns what is asked there and how it is told; what it means is decided 
 
 Each call is the whole CLI in a process of its own, forked once LoopX has been imported: that import is most of a call's time.
 
-    python -I -c TEXT '{"root": …, "calls": [[…], …], "look": …}'    ->    last line of stdout: MARK and a JSON object
+    python -I -c TEXT '{"root": …, "calls": [[…], …], "look": …, "document": …, "timeout_s": …}'    ->    last line: MARK and a JSON object
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 MARK = "marathond-loopx "
 OUTPUT_AT_MOST = 1 << 18
 PATHS_S, FOUND_AT_MOST = 20, 20
+READBACK = ("ready", "status", "missing_skill_ids", "digest_mismatches", "version_marker_mismatches", "loopx_version", "reason")
 
 FIND = """
 import sys
@@ -170,16 +171,22 @@ def own() -> dict[str, Any]:
     return {"places": places, "versions": versions}
 
 
-def profile(root: str) -> dict[str, Any]:
-    """Upstream's own constants and its own check of the profile.  Raises what LoopX raises."""
+def skills(folder: str) -> dict[str, Any]:
+    """Upstream's required ids, by its own constant, and its own reading of what lies in ``folder``."""
     native = importlib.import_module("loopx.capabilities.benchmark_toolkit.native_codex_profile")
-    found: dict[str, Any] = {"skills": list(native.NATIVE_CODEX_PROFILE_REQUIRED_SKILL_IDS)}
+    reading = importlib.import_module("loopx.skill_install_readback")
+    required = list(native.NATIVE_CODEX_PROFILE_REQUIRED_SKILL_IDS)
+    found = reading.inspect_skill_install_readback(skills_dir=Path(folder), required_skill_ids=required)
+    return {"required": required, "readback": {key: found.get(key) for key in READBACK}}
+
+
+def version(cli: str) -> str:
+    """What the wrapper says, as the agent would call it."""
     try:
-        checked = native.inspect_native_codex_profile(Path(root), require_clean_source=False)
-        found["skills_digest"], found["problem"] = checked.skills_digest, ""
-    except Exception as error:  # noqa: BLE001 - its word is the answer
-        found["problem"] = f"{type(error).__name__}: {error}"
-    return found
+        done = subprocess.run([cli, "--version"], capture_output=True, text=True, timeout=PATHS_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: {error}"
+    return done.stdout.strip() if done.returncode == 0 else f"exit {done.returncode}: {done.stderr.strip()[-500:]}"
 
 
 def node() -> dict[str, Any]:
@@ -210,21 +217,15 @@ def write(path: str, source: str) -> None:
 def main(asked: dict[str, Any]) -> dict[str, Any]:
     root, cli = asked["root"], f"{asked['root']}/bin/loopx"
     signal.alarm(int(asked["timeout_s"]))
-    told: dict[str, Any] = {}
-    if asked.get("look"):
-        told["look"] = look(root, cli)
-        told["sqlite"] = sqlite()
+    if asked["look"]:
+        told = {"look": look(root, cli), "version": version(cli), "sqlite": sqlite()}
+        environment(root)
+        # Without sqlite3 LoopX cannot be imported, or only half of it.
+        return told if told["sqlite"] else {**told, "node": node(), "skills": skills(f"{os.environ['CODEX_HOME']}/skills")}
     environment(root)
-    if asked.get("document"):
+    if asked["document"]:
         write(*asked["document"])
-    if told.get("sqlite"):
-        return told  # LoopX cannot even be imported, or only half of it
-    told["calls"] = calls(cli, asked["calls"])
-    if asked.get("look"):
-        # The calls before have ended LoopX's daemon: it would go on with a Node that is no longer there.
-        told["node"] = node()
-        told["profile"] = profile(root)
-    return told
+    return {"calls": calls(cli, asked["calls"])}
 
 
 if __name__ == "__main__":
