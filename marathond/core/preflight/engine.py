@@ -167,17 +167,22 @@ def egress_none(seen: Reached) -> Row:
     return ok("egress_none", f"reaches neither this host nor the gateway's port nor the Internet ({tried} tried)")
 
 
-def egress_public(seen: Reached, proxy: Mapping[str, str]) -> Row:
-    """Of a container of a task with a network.  ``proxy``: of network.runtime_proxy, as in :class:`Reached`."""
+def egress_public(seen: Reached, proxy: Mapping[str, str], names: str = "") -> Row:
+    """Of a container of a task with a network.
+
+    :param proxy: of network.runtime_proxy, as in :class:`Reached`.  ``names``: why names are not resolved; empty when they are.
+    """
     internet, ways = seen.names(seen.internet), seen.names(proxy)
-    host = f"this host's ports: {'yes' if seen.names(seen.host) else 'no'}"
-    if internet:
-        return ok("egress_public", f"Internet: yes ({named(internet)}); {host}")
-    if ways:
-        return ok("egress_public", f"Internet: only through {named(ways)}; {host}")
-    why = next((f"{name}: {words}" for name, words in [*proxy.items(), *seen.internet.items()]), "nothing was tried")
+    rest = f"names: {names or 'yes'}; this host's ports: {'yes' if seen.names(seen.host) else 'no'}"
     todo = "open it, set network.runtime_proxy, or know that tasks with a network have none here"
-    return warn("egress_public", f"Internet: no ({why}); {host}", todo)
+    if internet and names:
+        return warn("egress_public", f"Internet by address: yes; {rest}", "give the engine a resolver (dns in its daemon.json)")
+    if internet:
+        return ok("egress_public", f"Internet: yes ({named(internet)}); {rest}")
+    if ways:
+        return ok("egress_public", f"Internet: only through {named(ways)}; {rest}")
+    why = next((f"{name}: {words}" for name, words in [*proxy.items(), *seen.internet.items()]), "nothing was tried")
+    return warn("egress_public", f"Internet: no ({why}); {rest}", todo)
 
 
 def network_refused(why: str) -> Row:

@@ -141,14 +141,17 @@ def _room(code: str, pairs: Sequence[tuple[float, int]], concurrency: int, have:
     return ok(code, seen)
 
 
-def tasks(total: int, parked: Mapping[str, str]) -> Row:
-    """``parked``: task → the code its cells park with, whatever the arm."""
-    if not parked:
-        return ok("tasks", f"all {total} can run")
+def tasks(total: int, parked: Mapping[str, str], blind: str = "") -> Row:
+    """``parked``: task → the code its cells park with, whatever the arm.  ``blind``: why the host's size is not known."""
     words = named(f"{task} ({code})" for task, code in parked.items())
     if len(parked) == total:
         return red("tasks", f"none can run: {words}", "see marathonctl plan")
-    return warn("tasks", f"{len(parked)} of {total} park: {words}", "see marathonctl plan; mend or exclude them")
+    if blind:
+        also = f"; {len(parked)} of {total} park anyway: {words}" if parked else ""
+        return unknown("tasks", f"whether they fit on the engine's host: {blind}{also}", "see marathonctl plan")
+    if parked:
+        return warn("tasks", f"{len(parked)} of {total} park: {words}", "see marathonctl plan; mend or exclude them")
+    return ok("tasks", f"all {total} can run")
 
 
 def open_files(soft: int, hard: int, concurrency: int, whose: str) -> Row:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -22,7 +23,7 @@ from marathond.engine.cgroups import belongs
 from marathond.engine.host import occupied
 from marathond.ports.engine import ContainerInfo, ExecSpec
 from marathond.service.preflight import egress
-from marathond.service.preflight.engine import image_with_shell
+from marathond.service.preflight.engine import standing
 from marathond.service.preflight.run import Unseen, aside
 from marathond.service.preflight.scene import Scene
 
@@ -34,12 +35,11 @@ SUBNET_TRIES = 4
 async def bind_mounts(scene: Scene) -> Row:
     """A file written here is read there, one written there is read here, and the container's process is one of this host."""
     state_dir = scene.settings.daemon.state_dir
-    image_id = await image_with_shell(scene)
     folder = await aside(lambda: _probe_folder(state_dir))
     try:
         mount = Mount(str(folder), TARGET, read_only=False)
         try:
-            async with scene.yard.container(image_id, mounts=[mount]) as info:
+            async with standing(scene, mounts=[mount]) as info:
                 problems = await _both_ways(scene, info, folder)
         except EngineError as error:
             if "bind source path does not exist" not in error.detail:
@@ -83,7 +83,7 @@ async def egress_none(scene: Scene) -> Row:
     if not any(task.network is NetworkPolicy.NONE for task in scene.runnable):
         return not_needed("egress_none", "every task has a network")
     plan = await _plan(scene)
-    async with scene.yard.container(await image_with_shell(scene)) as info:
+    async with standing(scene) as info:
         return judge.egress_none((await aside(lambda: egress.look(info, plan))).reached)
 
 
@@ -92,25 +92,25 @@ async def egress_public(scene: Scene, internet: Sequence[egress.Target] = egress
     if not any(task.network is NetworkPolicy.PUBLIC for task in scene.runnable):
         return not_needed("egress_public", "no task has a network")
     plan = await _plan(scene, internet, proxies=True)
-    image_id = await image_with_shell(scene)
     refused = ""
     for subnet in await _subnets(scene):
         try:
-            async with scene.yard.network(subnet) as network_id, scene.yard.container(image_id, network=network_id) as info:
+            async with scene.yard.network(subnet) as network_id, standing(scene, network=network_id) as info:
                 seen = await aside(lambda info=info: egress.look(info, plan))  # type: ignore[misc]
-                return judge.egress_public(seen.reached, seen.proxies)
+                return judge.egress_public(seen.reached, seen.proxies, seen.names)
         except (SubnetTaken, PoolExhausted) as error:
             refused = error.detail
     return judge.network_refused(refused or f"no subnet of {scene.settings.network.range} is free")
 
 
 async def _plan(scene: Scene, internet: Sequence[egress.Target] = egress.INTERNET, *, proxies: bool = False) -> egress.Plan:
+    """:param proxies: whether the container may have a proxy, and asks for names: one of a task with a network."""
     own = [item.cidr.partition("/")[0] for item in await aside(occupied) if item.what.startswith("interface")]
     host = list(dict.fromkeys(address for address in own if not IPv4Address(address).is_loopback))
     given = {} if not proxies else scene.settings.network.runtime_proxy
     targets = {without_secret(url): egress.target_of(url) for name, url in given.items() if name.lower() not in EXCEPTIONS}
     known = {words: target for words, target in targets.items() if target is not None}
-    return egress.Plan(host, scene.settings.gateway.port, internet, known)
+    return egress.Plan(host, scene.settings.gateway.port, internet, known, names=proxies)
 
 
 async def _subnets(scene: Scene) -> Sequence[str | None]:
@@ -121,4 +121,4 @@ async def _subnets(scene: Scene) -> Sequence[str | None]:
     taken = [item.cidr for item in await aside(occupied)]
     taken += [cidr for one in await scene.engine.list_networks() for cidr in one.subnets if ":" not in cidr]
     free = free_subnets(network.range, network.prefix, leased=scene.book.subnets, quarantined=(), occupied=taken)
-    return list(free)[-SUBNET_TRIES:][::-1]
+    return list(deque(free, maxlen=SUBNET_TRIES))[::-1]

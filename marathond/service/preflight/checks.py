@@ -11,7 +11,7 @@ from functools import partial
 from marathond.core.preflight.rows import Row, not_needed, warn
 from marathond.ports.clock import Clock
 from marathond.service.preflight import boxes, engine, places, rest
-from marathond.service.preflight.run import Check, carry_out
+from marathond.service.preflight.run import Check, carry_out, settle
 from marathond.service.preflight.scene import Scene
 from marathond.service.settings import Settings
 
@@ -31,7 +31,10 @@ async def preflight(settings: Settings, environ: Mapping[str, str], *, send: boo
     :raises ConfigError: as a submission would.
     """
     async with Scene(settings, environ, clock=clock) as scene, scene.yard:
-        rows = await carry_out(list(checks(scene, send=send)), scene.facts)
+        try:
+            rows = await carry_out(list(checks(scene, send=send)), scene.facts)
+        finally:
+            settle()
     return [*rows, *(warn("left_behind", words, "marathonctl clean, or remove it by hand") for words in scene.yard.left)]
 
 

@@ -97,12 +97,16 @@ class Plan:
     gateway_port: int
     internet: Sequence[Target] = INTERNET
     proxies: Mapping[str, Target] | None = None
+    names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
+    """``names``: why names are not resolved; empty when they are, or when nobody asked."""
+
     reached: Reached
     proxies: Mapping[str, str]
+    names: str = ""
 
 
 def look(info: ContainerInfo, plan: Plan) -> Seen:
@@ -138,7 +142,7 @@ def _tries(plan: Plan, ringing: Bell, control: str) -> Seen:
     def of(group: Iterable[str]) -> dict[str, str]:
         return {name: found[name] for name in group}
 
-    return Seen(Reached(of(host), of(port), of(internet), control), of(proxies))
+    return Seen(Reached(of(host), of(port), of(internet), control), of(proxies), resolve() if plan.names else "")
 
 
 def side_by_side(tries: Mapping[str, tuple[Target, bytes | None]]) -> dict[str, str]:
@@ -154,6 +158,29 @@ def side_by_side(tries: Mapping[str, tuple[Target, bytes | None]]) -> dict[str, 
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     return dict(found)
+
+
+def resolve(server: Target = ("127.0.0.11", 53), name: str = "example.com") -> str:
+    """Empty when ``name`` has an address by that resolver (Docker's own, in every network but the default one), else why not."""
+    number = secrets.token_bytes(2)
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    # RFC 1035, 4.1: one question, recursion desired; type A, class IN
+    question = number + bytes([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]) + labels + bytes([0, 0, 1, 0, 1])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(TRY_S)
+            asking.connect(server)
+            asking.send(question)
+            answer = asking.recv(4096)
+    except TimeoutError:
+        return "no answer"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    if len(answer) < len(question) or answer[:2] != number or not answer[2] & 0x80:
+        return "what answers is no resolver"
+    if code := answer[3] & 0x0F:
+        return {2: "the resolver fails (SERVFAIL)", 3: f"it knows no {name}", 5: "it refuses"}.get(code, f"it answers with code {code}")
+    return "" if answer[6:8] != b"\0\0" else f"it knows no address of {name}"
 
 
 def target_of(url: str) -> Target | None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio import to_thread
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed
+from marathond.core.model import Mount
 from marathond.core.preflight import engine as judge
-from marathond.core.preflight.rows import Row, unknown
+from marathond.core.preflight.rows import Row, not_needed, unknown
 from marathond.core.proxies import PROXY_VARIABLES, leads_to_itself, without_secret
 from marathond.ports.agent import ImageCheck
-from marathond.ports.engine import ExecSpec
+from marathond.ports.engine import ContainerInfo, ExecSpec
 from marathond.service.preflight.box import NoShell
 from marathond.service.preflight.egress import target_of
 from marathond.service.preflight.run import Unseen, aside
@@ -28,6 +30,7 @@ PROXY_S = 5.0
 SURVEY_S = 30.0
 SURVEYS_AT_ONCE = 2
 SAID_MAX = 300
+IMAGES_TRIED = 4
 
 
 async def engine(scene: Scene) -> Row:
@@ -126,6 +129,8 @@ async def base_images(scene: Scene) -> Row:
 async def image_libc(scene: Scene) -> list[Row]:
     """One row for each image; each in a container of its own without network."""
     found = await scene.images.get()
+    if not found:
+        return [not_needed("image_libc", "no task that runs needs an image")]
     users: dict[str, set[str]] = {}
     for one in found:
         if one.image is not None:
@@ -145,7 +150,7 @@ async def image_libc(scene: Scene) -> list[Row]:
         for image_id in users:
             group.start_soon(one_image, image_id)
     absent = {one.wish.task for one in found if one.image is None}
-    return [*(rows[image_id] for image_id in users), *([judge.image_absent(absent)] if absent or not found else [])]
+    return [*(rows[image_id] for image_id in users), *([judge.image_absent(absent)] if absent else [])]
 
 
 async def _survey(scene: Scene, image_id: str, tasks: set[str], checks: Sequence[ImageCheck], blind: str) -> Row:
@@ -177,17 +182,29 @@ async def _cannot(scene: Scene, container_id: str, checks: Sequence[ImageCheck])
     return found
 
 
-async def image_with_shell(scene: Scene) -> str:
-    """Id of any local image that a probe's container can be made of: a task's, or one that tasks are built upon.
+@asynccontextmanager
+async def standing(scene: Scene, *, network: str | None = None, mounts: Sequence[Mount] = ()) -> AsyncIterator[ContainerInfo]:
+    """A container of any local image in which a shell starts: a task's, or one that tasks are built upon.
 
-    :raises Unseen: none is here.
+    :raises Unseen: there is none.  :raises EngineError: as the engine's calls.
     """
+    last: Exception = Unseen("no image of the campaign is on the engine yet: marathonctl prebuild, then again")
+    for image_id in await _local_images(scene):
+        try:
+            async with scene.yard.container(image_id, network=network, mounts=mounts) as info:
+                yield info
+                return
+        except NoShell as error:  # of starting it: whoever uses the container raises none
+            last = error
+    raise last
+
+
+async def _local_images(scene: Scene) -> list[str]:
     found = await scene.images.get()
-    if ready := [one.image.id for one in found if one.image is not None]:
-        return ready[0]
+    ids = [one.image.id for one in found if one.image is not None]
     for one in found:
         with contextlib.suppress(OSError):
             for ref in () if one.wish.image else await to_thread.run_sync(images_below, one.wish.context, scene.settings.engine.build_args):
                 if "$" not in ref and (image := await scene.engine.inspect_image(ref)) is not None:
-                    return image.id
-    raise Unseen("no image of the campaign is on the engine yet: marathonctl prebuild, then again")
+                    ids.append(image.id)
+    return list(dict.fromkeys(ids))[:IMAGES_TRIED]

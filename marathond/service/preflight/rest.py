@@ -37,10 +37,10 @@ DIAL_S = 10.0
 async def tasks(scene: Scene) -> Row:
     """By their folders and, where the engine answers, by its host's size."""
     try:
-        large = await scene.too_large()
-    except Unseen:
-        large = {}  # the row of the engine says so
-    return judge_host.tasks(len(scene.reading.tasks), {**scene.parked, **large})
+        large, blind = await scene.too_large(), ""
+    except Unseen as error:
+        large, blind = {}, str(error)
+    return judge_host.tasks(len(scene.reading.tasks), {**scene.parked, **large}, blind)
 
 
 async def room(scene: Scene) -> list[Row]:

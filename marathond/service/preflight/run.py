@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -21,6 +22,9 @@ from marathond.core.text import printable
 
 T = TypeVar("T")
 WHY_MAX = 500
+SETTLE_S = 2.0
+_LIVE: set[threading.Thread] = set()
+"""Threads of :func:`aside` that have not ended."""
 
 
 class Unseen(MarathonError):
@@ -130,6 +134,17 @@ async def aside(work: Callable[[], T]) -> T:
         else:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(tell, lambda: outcome.set_result(value))
+        finally:
+            _LIVE.discard(threading.current_thread())
 
-    threading.Thread(target=run, name="preflight", daemon=True).start()
+    thread = threading.Thread(target=run, name="preflight", daemon=True)
+    _LIVE.add(thread)
+    thread.start()
     return await outcome
+
+
+def settle() -> None:
+    """A moment for threads that nobody waits for any more: those that do not hang remove their probe files.  Blocks for it."""
+    until = time.monotonic() + SETTLE_S
+    for thread in list(_LIVE):
+        thread.join(max(0.0, until - time.monotonic()))
