@@ -39,3 +39,7 @@ SELECT campaign.name AS campaign, d.code,
     d.at_ms, strftime('%Y-%m-%dT%H:%M:%S', d.at_ms / 1000, 'unixepoch') || printf('.%03dZ', d.at_ms % 1000) AS at
 FROM disclosure AS d JOIN campaign ON campaign.campaign_id = d.campaign_id
 WHERE d.version = (SELECT max(version) FROM disclosure WHERE campaign_id = d.campaign_id);
+
+-- An arm's harness may fail beside codex.
+INSERT INTO void_code (code, side, explanation) VALUES
+    ('loopx_failed',          'infrastructure', 'LoopX gave the driver no answer: it could not be run, came to no end, or answered in an unknown form');

@@ -73,7 +73,7 @@ def _driver(log: tuple[LogEntry, ...]) -> Iterator[str]:
         detail = entry.detail
         if entry.kind == "turn_completed":
             ends.setdefault(str(detail.get("turn_id", len(ends))), str(detail.get("status", UNKNOWN)))
-        elif entry.kind == "turn_intended":
+        elif entry.kind in ("turn_intended", "wake_intended"):
             sent[str(detail.get("cause", UNKNOWN))] += 1
         elif entry.kind == "unblock":
             unblocks[str(detail.get("cause", UNKNOWN))] += 1

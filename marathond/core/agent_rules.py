@@ -35,6 +35,12 @@ def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy, pids_refuse
     if counts["crowded"]:
         words = "its model failed while its own connections or requests filled its listener at the gateway: no void, its own end"
         found.append(Found("gateway_crowded", "warning", subject, words))
+    if replayed := counts["replayed"]:
+        words = f"LoopX knew the id of {replayed} of {counts['wake_intended']} wakes before its agent asked with it: no fresh wakes"
+        found.append(Found("wake_replayed", "warning", subject, words))
+    if counts["loopx_refused"]:
+        words = "LoopX gave the driver no answer any more after its agent had acted: no void, the run went on or ended without it"
+        found.append(Found("loopx_refused", "warning", subject, words))
     if silent := counts["silent_turn"]:
         found.append(Found("silent_turns", "warning", subject, f"{silent} of {turns} turns completed with neither a word nor an act"))
     if pids_refused:

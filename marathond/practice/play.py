@@ -128,7 +128,7 @@ class Player:
             if ask.holds(name):
                 return refusal(400, f"Unknown parameter: '{name}'.", "unknown_parameter", param=name, note={"fault": "reject_fields"})
         position, polled = self._position(script, conversation, ask)
-        step = filled(_step(script, position, conversation.goal), conversation.words)
+        step = filled(_step(script, position, conversation.goal), {**conversation.words, **_latest(script, ask)})
         note: dict[str, object] = {"script": conversation.script, "step": position}
         stream = Stream(response_id, step.model or ask.model, created_s)
         try:
@@ -274,6 +274,14 @@ def _caught(script: Script, ask: Ask) -> dict[str, str] | None:
         return {}
     found = next((match for text in ask.user_texts if (match := re.fullmatch(script.pattern, text))), None)
     return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+
+
+def _latest(script: Script, ask: Ask) -> dict[str, str]:
+    """What ``latest`` catches in the user's last message; nothing where it is not found."""
+    if script.latest is None or not ask.user_texts:
+        return {}
+    found = re.search(script.latest, ask.user_texts[-1])
+    return {} if found is None else {name: value or "" for name, value in found.groupdict().items()}
 
 
 def _reads_words(script: Script, identity: Identity) -> bool:

@@ -199,6 +199,8 @@ class Script(_Data):
     (``text``, or else the task's name as a word of its own); where they say no arm, a conversation with a goal is ``goal``, any other
     ``plain``.  ``pattern``: a regular expression that one of the user's messages must match as a whole; what its named groups
     caught takes the place of ``{{name}}`` in ``run`` and ``say``.  It comes from the client: catch only what may stand in a command.
+    ``latest``: the same, looked for anywhere in the user's last message of each request; where it is not found, its names stay as they
+    stand.
     ``then``: ``done`` (completes the goal if there is one and says so, turn after turn), ``blocked`` (blocks it and says so),
     ``repeat`` (from the first step again), ``silent`` (empty answers for ever).  ``polls``: how often a running command is
     polled before the script goes on without it.
@@ -208,6 +210,7 @@ class Script(_Data):
     arm: Name | None = None
     text: Name | None = None
     pattern: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    latest: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     model: Name | None = None
     """Shell pattern of the request's model slug, such as ``gpt-6*``."""
     step: tuple[Step, ...] = Field(default=(), max_length=10_000)
@@ -219,11 +222,12 @@ class Script(_Data):
     polls: Annotated[int, Field(ge=0, le=10_000)] = 120
 
     @model_validator(mode="after")
-    def _pattern_compiles(self) -> Script:
-        try:
-            re.compile(self.pattern or "")
-        except re.error as err:
-            raise ValueError(f"pattern is no regular expression: {err}") from err
+    def _patterns_compile(self) -> Script:
+        for name in ("pattern", "latest"):
+            try:
+                re.compile(getattr(self, name) or "")
+            except re.error as err:
+                raise ValueError(f"{name} is no regular expression: {err}") from err
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,19 @@ from marathond.agents.codex import drive, gates
 from marathond.agents.codex.client import connect
 from marathond.agents.codex.messages import TurnInterrupt
 from marathond.agents.codex.reach import Reach
+from marathond.agents.codex.state import fold
 from marathond.core.errors import GateFailed
 from marathond.core.model import Arm, Drive, EndedBy, Mount
 from marathond.ports.agent import AgentEnd
-from marathond.ports.engine import ExecSpec
 from marathond.practice.script import Practice
-from tests.support.codex_trial import Trial, codex_arm, codex_trial
+from tests.support.codex_trial import codex_arm, codex_trial
+from tests.support.driven import PATIENCE_S, Driven, by, count
 from tests.support.rig import make_task
 from tests.support.yard import Yard, yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
-PATIENCE_S = 120.0
+OWN = (Drive.TURN, Drive.GOAL)
+"""Drives that need nothing but codex."""
 KILL_THE_SERVER = "for d in /proc/[0-9]*; do case $(readlink $d/exe) in */bin/codex) kill -9 ${d#/proc/} ;; esac; done"
 FOLDER = "/tmp/codex-daemon-0"
 
@@ -37,51 +39,9 @@ FOLDER = "/tmp/codex-daemon-0"
 @pytest.fixture
 async def ground(docker_host: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
     monkeypatch.setattr(drive, "PAUSE_FIRST_S", 0.2)
+    monkeypatch.setattr(drive, "OPERATOR_PAUSE_S", 0.2)
     async with yard(docker_host) as made:
         yield made
-
-
-@dataclass
-class Driven:
-    trial: Trial
-    exec_id: str
-
-    async def wait(self) -> AgentEnd:
-        with anyio.fail_after(PATIENCE_S):
-            return await self.trial.agent.wait(self.trial.env, self.exec_id)
-
-    async def log(self, kind: str) -> list[dict[str, Any]]:
-        return [dict(entry.detail) for entry in await self.trial.env.log.entries() if entry.kind == kind]
-
-    async def until(self, kind: str, count: int = 1) -> None:
-        with anyio.fail_after(PATIENCE_S):
-            while len(await self.log(kind)) < count:  # noqa: ASYNC110 - the log is what a next life would read: no event tells
-                await anyio.sleep(0.02)
-
-    async def shell(self, script: str) -> str:
-        env = self.trial.env
-        return (await env.engine.run_exec(env.container_id, ExecSpec(("sh", "-c", script), user="0"), timeout_s=60)).output
-
-    async def holds(self, script: str) -> None:
-        """Until the script exits 0 in the container."""
-        with anyio.fail_after(PATIENCE_S):
-            while (await self.shell(f"({script}) >/dev/null 2>&1 && echo yes")).strip() != "yes":  # noqa: ASYNC110 - another machine's files
-                await anyio.sleep(0.1)
-
-    async def stands_still(self, path: str) -> None:
-        """Nobody writes to the file any more.  Who was killed a moment ago may be about to end."""
-        await self.holds(f"touch {path}; a=$(wc -c <{path}); sleep 0.5; [ $a = $(wc -c <{path}) ]")
-
-    async def asks_no_more(self) -> None:
-        """The model is left alone for a second, in which a goal that spins would ask 25 times."""
-        with anyio.fail_after(PATIENCE_S):
-            while (asked := self.trial.asked()) is not None:
-                await anyio.sleep(1.0)
-                if self.trial.asked() == asked:
-                    return
-
-    async def lines(self, path: str) -> list[str]:
-        return (await self.shell(f"cat {path}")).split()
 
 
 @contextlib.asynccontextmanager
@@ -99,20 +59,12 @@ async def begun(
         yield Driven(trial, exec_id)
 
 
-def count(word: str) -> dict[str, Any]:
-    return {"run": f"echo {word} >>/ran"}
-
-
 def failing(times: int = 1, **fault: Any) -> dict[str, Any]:
     return {**count("late"), "fault": [{"kind": "status", "status": 400, "times": times, **fault}]}
 
 
 def goal_arm(**codex: Any) -> Arm:
     return codex_arm(Drive.GOAL, **codex)
-
-
-def by(ended_by: EndedBy = EndedBy.AGENT) -> AgentEnd:
-    return AgentEnd(None, "driver", ended_by)
 
 
 @pytest.mark.parametrize(("drive_", "model"), [(Drive.TURN, "gpt-6-sol"), (Drive.GOAL, "gpt-6-sol"), (Drive.GOAL, "gpt-5.5")])
@@ -133,7 +85,7 @@ async def test_a05_both_arms_are_taken_up_again_after_a_failed_turn(ground: Yard
     async with begun(ground, tmp_path, arm, count("one"), failing(2), {"say": "done"}) as driven:
         assert await driven.wait() == by()
         assert await driven.lines("/ran") == ["one", "late"]
-        state = drive.fold((entry.kind, entry.detail) for entry in await driven.trial.env.log.entries())
+        state = fold((entry.kind, entry.detail) for entry in await driven.trial.env.log.entries())
         assert (state.infra, state.unblocks) == (2, 0)
 
 
@@ -216,7 +168,7 @@ async def test_a_token_budget_is_an_end_of_its_own(ground: Yard, tmp_path: Path)
         assert await driven.wait() == by(EndedBy.TOKEN_BUDGET)
 
 
-@pytest.mark.parametrize("drive_", list(Drive))
+@pytest.mark.parametrize("drive_", OWN)
 async def test_c01_tools_that_die_after_the_gates(ground: Yard, tmp_path: Path, drive_: Drive) -> None:
     broken = tmp_path / "sidecar"
     broken.write_text("#!/bin/sh\nexit 1\n")
@@ -283,7 +235,7 @@ async def test_c19_the_containers_own_timer_ends_it(ground: Yard, tmp_path: Path
 
 
 @pytest.mark.parametrize("model", ["gpt-5.5", "gpt-6-sol"])
-@pytest.mark.parametrize("drive_", list(Drive))
+@pytest.mark.parametrize("drive_", OWN)
 async def test_another_life_takes_over_in_mid_turn(ground: Yard, tmp_path: Path, drive_: Drive, model: str) -> None:
     """In the middle of a command, and again between two: no command runs twice, none is lost."""
     held = {"run": "echo begun >>/ran; while [ ! -e /go ]; do sleep 0.05; done; echo gone >>/ran"}

@@ -101,6 +101,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     overrides = {"gateway.strip": [f"input[].{FIELD}"], "codex.infra_retries": 2, "codex.stream_max_retries": 2}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drive, "PAUSE_FIRST_S", 0.3)
+        patch.setattr(drive, "OPERATOR_PAUSE_S", 0.3)
         with model_campaign(docker_host, tasks, ARMS, SCRIPT, overrides=overrides, patience_s=400.0) as ran:
             yield ran
 

@@ -27,6 +27,15 @@ def test_a_failure_of_the_agents_own_doing_is_named() -> None:
     assert (found.code, found.severity, found.subject) == ("gateway_crowded", "warning", "t0007")
 
 
+def test_c06_wakes_that_were_not_fresh_and_a_loopx_that_went_silent_are_named() -> None:
+    found = of_agent(7, ["wake_intended", "replayed", "wake_intended", "loopx_refused", "ended"], EndedBy.AGENT)
+    assert [(each.code, each.severity, each.subject) for each in found] == [
+        ("wake_replayed", "warning", "t0007"),
+        ("loopx_refused", "warning", "t0007"),
+    ]
+    assert "1 of 2 wakes" in found[0].detail
+
+
 def test_a_limit_of_processes_that_was_met_is_named_whatever_drove_the_agent() -> None:
     (found,) = of_agent(7, [], EndedBy.AGENT, pids_refused=3)
     assert (found.code, found.severity, found.subject) == ("pids_limit_hit", "warning", "t0007") and " 3 times " in found.detail

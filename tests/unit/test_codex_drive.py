@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marathond.agents.codex import drive
-from marathond.agents.codex.drive import Again, CarryOut, End, Fail, First, Listen, Pending, StartThread, State, decide, fold
+from marathond.agents.codex.actions import Action, Again, CarryOut, End, Fail, First, Listen, StartThread
+from marathond.agents.codex.drive import decide
+from marathond.agents.codex.state import Pending, State, fold
 from marathond.core.model import CodexArm, Drive, EndedBy
 
 Entry = tuple[str, dict[str, Any]]
@@ -50,11 +52,11 @@ def unblock(cause: str) -> list[Entry]:
     return [("unblock", {"n": 1, "cause": cause, "pause_s": 0}), goal("active")]
 
 
-def after(*entries: Entry, codex: CodexArm = PLAIN, begun: Sequence[Entry] = BEGUN) -> drive.Action:
+def after(*entries: Entry, codex: CodexArm = PLAIN, begun: Sequence[Entry] = BEGUN) -> Action:
     return decide(fold([*begun, *entries]), codex)
 
 
-def goal_after(*entries: Entry, codex: CodexArm = GOAL) -> drive.Action:
+def goal_after(*entries: Entry, codex: CodexArm = GOAL) -> Action:
     return after(*entries, codex=codex, begun=GOAL_BEGUN)
 
 
@@ -150,7 +152,7 @@ def test_c06_a_blocked_goal_with_and_without_an_operator() -> None:
     assert goal_after(*blocked, ("unblock", {"cause": "model"}), codex=OPERATOR) == CarryOut(Pending("goal", "unblock"))
     assert goal_after(*blocked, *unblock("model"), codex=OPERATOR) == Listen(resting=True)
     second = [*blocked, *unblock("model"), started("2"), goal("blocked"), over("2", acts=0)]
-    assert goal_after(*second, codex=OPERATOR) == Again("model", 2, 0.0)
+    assert goal_after(*second, codex=OPERATOR) == Again("model", 2, drive.OPERATOR_PAUSE_S)
     third = [*second, *unblock("model"), started("3"), goal("blocked"), over("3", acts=0)]
     assert goal_after(*third, codex=OPERATOR) == End(EndedBy.UNBLOCK_CAP, "blocked again after 2 times")
     # Its own resumption was cut short by the infrastructure: told apart, counted apart.

@@ -93,6 +93,24 @@ def test_turns_are_counted_once_by_status_and_cause() -> None:
     assert made.errors == {"serverOverloaded": 1} and made.commands == 4
 
 
+def test_c06_what_loopx_said_and_what_an_operator_did_for_it_is_counted_apart() -> None:
+    quota = {"should_run": True, "decision": "run", "action": "run_now"}
+    made = add_up(
+        entries(
+            *(*BEGIN[:4], ("wake_intended", {"n": 1, "cause": "first", "mark": "m", "pause_s": 0.0, "turn_id": "w1"}), turn("t1")),
+            *(("quota", quota), ("loopx_gate", {"ids": ["g1", "g2"]}), ("unblock", {"n": 1, "cause": "gate", "pause_s": 0.0, "mark": ""})),
+            *(("gate_cleared", {"ids": ["g1", "g2"]}), ("quota", quota)),
+            ("wake_intended", {"n": 2, "cause": "retry", "mark": "m", "pause_s": 0.0, "turn_id": "w2"}),
+            *(("replayed", {"turn_id": "w2"}), ("loopx_refused", {"call": "quota should-run", "code": "refused", "detail": "no"})),
+        )
+    )
+    assert (made.wakes, made.wake_ids, made.replayed, made.retries) == ({"first": 1, "retry": 1}, ["w1", "w2"], ["w2"], 1)
+    assert (made.polls, made.gates_cleared, made.unblocks, made.loopx_refused) == ({"run_now": 2}, 2, {"gate": 1}, "quota should-run: no")
+    assert causes(goal("blocked"), turn("t1"), ("unblock", {"n": 1, "cause": "gate"}), goal("active"))[-1] == ("active", "operator")
+    with pytest.raises(ReceiptInvalid, match=r"\(quota\): action: Field required"):
+        add_up(entries(("quota", {"should_run": True, "decision": "run"})))
+
+
 def test_long_logs_are_cut_and_say_so() -> None:
     made = add_up(entries(*BEGIN, *(goal("blocked" if n % 2 else "active") for n in range(3000)), *[("warning", {"text": "x"})] * 80))
     assert len(made.transitions) == 1000 and made.transitions_left_out == 2000

@@ -63,6 +63,7 @@ def ask(*items: dict[str, Any], tools: list[dict[str, Any]] | None = None, model
         (STEP + "usage = { input = 1, cached = 2 }\n", ":4", "cached must be at most input"),
         (STEP + '[[key]]\nkey = "12345678"\ntrial = "../x"\n', ":6", "key.0.trial"),
         ("[[script]]\npattern = '('\n", ":1", "pattern is no regular expression: missing ), unterminated subpattern"),
+        ("[[script]]\nlatest = '('\n", ":1", "latest is no regular expression: missing ), unterminated subpattern"),
         ("speed = 0\n" + STEP, ":1", "speed: Input should be greater than 0"),
     ],
 )
@@ -180,6 +181,18 @@ def test_a_pattern_fits_a_whole_message_and_what_it_catches_is_put_in() -> None:
     assert filled(practice.script[0].step[0], found[1]) == Step(run="echo this {{other}} {print}")
     assert choose(practice, Identity("t1"), ask(user("say this; rm x"))) is None
     assert choose(practice, Identity("t1"), ask(user("say THIS"))) is None
+
+
+def test_what_the_last_message_holds_is_put_in_anew_with_every_request() -> None:
+    practice = parse("[[script]]\nlatest = 'TURN=(?P<turn>\\d+)'\n[[script.step]]\nsay = 'turn {{turn}}'\n")
+    player, trial = Player(practice), Trial(Identity("t1"))
+
+    def said(*texts: str) -> bytes:
+        return b"".join(part for part in player.answer(trial, ask(*map(user, texts)), 0.0, "r", 0).parts if isinstance(part, bytes))
+
+    assert b"turn 1" in said("go on\nTURN=1\n")
+    assert b"turn 2" in said("go on\nTURN=1\n", "go on\nTURN=2\n")
+    assert b"turn {{turn}}" in said("go on\nTURN=1\n", "go on\n")
 
 
 def test_the_conversation_that_was_silent_longest_is_forgotten() -> None:

@@ -48,6 +48,26 @@ class _Intended(_Detail):
     cause: str
 
 
+class _WakeIntended(_Detail):
+    cause: str
+    turn_id: str
+
+
+class _Gates(_Detail):
+    ids: list[str]
+
+
+class _Quota(_Detail):
+    should_run: bool
+    decision: str
+    action: str
+
+
+class _LoopXRefused(_Detail):
+    call: str
+    detail: str
+
+
 class _TurnStarted(_Detail):
     turn_id: str
 
@@ -101,12 +121,18 @@ KINDS: Mapping[str, type[_Detail]] = {
     "thread": _Thread,
     "goal_set": _GoalSet,
     "turn_intended": _Intended,
+    "wake_intended": _WakeIntended,
     "turn_accepted": _Nothing,
     "acted": _Nothing,
     "turn_started": _TurnStarted,
     "turn_completed": _TurnCompleted,
     "goal": _Goal,
     "unblock": _Intended,
+    "loopx_gate": _Gates,
+    "gate_cleared": _Gates,
+    "quota": _Quota,
+    "replayed": _TurnStarted,
+    "loopx_refused": _LoopXRefused,
     "stalled": _Nothing,
     "silent_turn": _TurnStarted,
     "warning": _Warning,
@@ -164,6 +190,16 @@ class Account:
     turns_ms: int = 0
     retries: int = 0
     unblocks: Counter[str] = field(default_factory=Counter)
+    wakes: Counter[str] = field(default_factory=Counter)
+    """Intended ones, by cause."""
+    wake_ids: list[str] = field(default_factory=list)
+    """LoopX's, of all wakes."""
+    replayed: list[str] = field(default_factory=list)
+    """Of those, the ones that LoopX told the agent it knew before."""
+    polls: Counter[str] = field(default_factory=Counter)
+    """By the scheduler's action."""
+    gates_cleared: int = 0
+    loopx_refused: str = ""
     warnings: list[str] = field(default_factory=list)
     warnings_left_out: int = 0
     no_commands: bool = False
@@ -211,10 +247,14 @@ class _Sum:
                 made.retries += detail.cause == "retry"
             case _Intended():
                 made.unblocks[detail.cause] += 1
-                self._setting = {"model": "operator", "infra": "retry"}.get(detail.cause, "stalled")
+                self._setting = {"model": "operator", "gate": "operator", "infra": "retry"}.get(detail.cause, "stalled")
+            case _WakeIntended() | _Gates() | _Quota() | _LoopXRefused():
+                self._loopx(entry.kind, detail)
             case _TurnStarted() if entry.kind == "turn_started":
                 made.begun.add(detail.turn_id)
                 self._in_flight = detail.turn_id
+            case _TurnStarted() if entry.kind == "replayed":
+                made.replayed.append(detail.turn_id)
             case _TurnStarted():
                 made.silent += 1
             case _TurnCompleted():
@@ -235,6 +275,22 @@ class _Sum:
                 made.why = why
             case _:
                 self._plain(entry.kind)
+
+    def _loopx(self, kind: str, detail: _Detail) -> None:
+        made = self.made
+        match detail:
+            case _WakeIntended(cause=cause, turn_id=turn_id):
+                made.retries += cause == "retry"
+                made.wakes[cause] += 1
+                made.wake_ids.append(turn_id)
+            case _Quota(action=action):
+                made.polls[action] += 1
+            case _LoopXRefused(call=call, detail=said):
+                made.loopx_refused = f"{call}: {said}"
+            case _Gates(ids=ids) if kind == "gate_cleared":
+                made.gates_cleared += len(ids)
+            case _:
+                pass
 
     def _plain(self, kind: str) -> None:
         made = self.made

@@ -13,11 +13,12 @@ import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import config as files
-from marathond.agents.codex import drive, gates, leavings, server
+from marathond.agents.codex import gates, leavings, server
 from marathond.agents.codex.client import connect
 from marathond.agents.codex.conduct import Run
 from marathond.agents.codex.errors import CodexError
 from marathond.agents.codex.gates import Place
+from marathond.agents.codex.state import State, fold
 from marathond.agents.loopx import gates as loopx_gates
 from marathond.agents.loopx import profile
 from marathond.agents.loopx.goal import Goal
@@ -170,5 +171,5 @@ class CodexAgent:
         return await leavings.collect(run)
 
     @staticmethod
-    async def _state(env: Environment) -> drive.State:
-        return drive.fold((entry.kind, entry.detail) for entry in await env.log.entries())
+    async def _state(env: Environment) -> State:
+        return fold((entry.kind, entry.detail) for entry in await env.log.entries())

@@ -11,39 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import anyio
 from anyio import to_thread
 
+from marathond.agents.codex import actions, drive, gates, server, wake
 from marathond.agents.codex import config as files
-from marathond.agents.codex import drive, gates, server
 from marathond.agents.codex.attach import accepted, reattach, retell, running
 from marathond.agents.codex.client import CodexClient, Event, connect
 from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
+from marathond.agents.codex.harness import LoopX, Unanswered
+from marathond.agents.codex.hearing import Ear
 from marathond.agents.codex.messages import GoalGet, GoalIs, GoalSet, TerminalsClean, TextInput, TurnInterrupt, TurnStart
-from marathond.agents.codex.notices import (
-    OnConfigWarning,
-    OnGoalCleared,
-    OnGoalUpdated,
-    OnItemCompleted,
-    OnItemStarted,
-    OnRerouted,
-    OnTokenUsage,
-    OnTurnCompleted,
-    OnTurnStarted,
-    OnWarning,
-)
 from marathond.agents.codex.reach import Reach
-from marathond.agents.codex.shapes import COMMAND, Goal, Turn
+from marathond.agents.codex.shapes import COMMAND
+from marathond.agents.codex.state import OPERATORS, PACED, Pending, State
 from marathond.agents.codex.story import Story
 from marathond.agents.codex.transcript import NAME, Transcript
 from marathond.core.errors import GateFailed
 from marathond.core.model import Drive, EndedBy
 from marathond.ports.agent import AgentEnd, Environment
+from marathond.ports.clock import SystemClock
 
 RPC_S = 60.0
 START_S = 120.0
@@ -54,39 +47,26 @@ RESTING_S = 60.0
 """Without a turn in flight, before codex is asked whether there is one."""
 RETRY_FIRST_S, RETRY_AT_MOST_S = 0.1, 5.0
 QUIET_S = 8.0
-WARNINGS_LOGGED = 50
-GOAL_CHANGES_LOGGED = 20_000
-SUB_AGENT = "subAgent"
-"""In the log, for whatever a sub-agent did."""
 
 
-class Run:
+class Run(Ear):
     """One daemon life's part of a run.  :meth:`to_its_end` is called once."""
 
-    def __init__(self, env: Environment, state: drive.State) -> None:
-        self.env, self.state, self.codex = env, state, gates.codex_of(env)
-        self.goals = self.codex.drive is Drive.GOAL
-        self.story = Story(state.thread_id)
+    def __init__(self, env: Environment, state: State) -> None:
+        super().__init__(env, state)
+        self.wakes = self.codex.drive is Drive.WAKE
         self.transcript = Transcript(env.run_dir.root / NAME)
-        self.sub_acts: Counter[str] = Counter()
-        """Items of sub-agents' threads that did something, by type."""
         self.resumed = bool(state.thread_intended or state.thread_id)
         """Whether an earlier life may have spoken to this server."""
         self.disconnected = anyio.Event()
         """Set while there is no connection: all that was heard is written down then."""
         self.disconnected.set()
         self._counts: dict[str, Any] = {}
-        self._rerouted: set[tuple[str, str]] = set()
-        self._goal_changes = 0
-        self._responses: Counter[str] = Counter()
-        """Of the model, by turn in flight, as far as this connection heard them."""
-        self._begun_here: set[str] = set()
-        """Turns in flight whose start this connection heard."""
 
-    async def note(self, kind: str, **detail: Any) -> None:
-        """Durable first, then part of the state."""
-        await self.env.log.append(kind, detail)
-        self.state.apply(kind, detail)
+    @cached_property
+    def loopx(self) -> LoopX:
+        """Of an arm that has it."""
+        return LoopX(self.env, self.state.prepared["loopx"], lambda: self.state.has_acted)
 
     # ---- connections
 
@@ -158,8 +138,7 @@ class Run:
 
     async def _attach(self, client: CodexClient) -> None:
         """Take over the thread if there is one, and write down what happened while nobody heard."""
-        self._begun_here.clear()
-        self._responses.clear()
+        self.forget()
         if self.state.server_pid is None:
             await self.note("server", pid=client.peer_pid)
         if not self.resumed:
@@ -178,13 +157,13 @@ class Run:
         await self.note("reattached", running=attached.running or "", goal=goal, thread_id=attached.thread_id)
         await retell(client, attached, self.story, timeout_s=RPC_S)
         for turn in list(self.story.turns.values()):
-            await (self._turn_started(turn.id) if turn.status == "inProgress" else self._turn_ended(turn))
+            await (self.turn_started(turn.id) if turn.status == "inProgress" else self.turn_ended(turn))
         if attached.running:
-            await self._turn_started(attached.running)
+            await self.turn_started(attached.running)
         elif state.in_flight:
             # It ended while the history was read: the next look tells how.
             raise ConnectionLost("broken", "a turn ended during the re-attachment")
-        await self._goal(attached.goal)
+        await self.goal(attached.goal)
         if self.goals and attached.goal is None and state.intended and not state.goal_seen:
             await self._set_goal(client, first=True)
         pending = state.pending
@@ -198,21 +177,26 @@ class Run:
     async def _converse(self, client: CodexClient) -> AgentEnd:
         while True:
             match drive.decide(self.state, self.codex):
-                case drive.StartThread():
+                case actions.StartThread():
                     await self._start_thread(client)
-                case drive.First():
+                case actions.First():
                     if self.goals:
-                        await self.note("goal_set", objective=self.codex.objective, token_budget=self.codex.token_budget)
-                    await self._intend_turn("first", 0.0)
-                case drive.CarryOut(pending):
+                        await self.note("goal_set", objective=self._objective, token_budget=self.codex.token_budget)
+                    await self._intend_message("first", 0.0)
+                case actions.CarryOut(pending):
                     await self._carry_out(client, pending)
-                case drive.Listen(resting):
+                case actions.Listen(resting):
                     await self._listen(client, resting=resting)
-                case drive.Again(cause, n, pause_s):
+                case actions.Again(cause, n, pause_s):
                     await self._again(client, cause, n, pause_s)
-                case drive.End(by, why, quiet):
+                case actions.Wake(cause, pause_s):
+                    if await self._rested(client, pause_s):
+                        await self._intend_message(cause, pause_s)
+                case actions.Look() | actions.Ask() as question:
+                    await self._ask(client, question)
+                case actions.End(by, why, quiet):
                     return await self._end(client, by, why, quiet=quiet)
-                case drive.Fail(code, detail) as fail:
+                case actions.Fail(code, detail) as fail:
                     refused = await self._refused()
                     if (own := drive.own_doing(fail, refused)) is None:
                         raise GateFailed(code, detail)
@@ -246,29 +230,56 @@ class Run:
         )
         self.story = Story(ready.thread.id)
 
-    async def _intend_turn(self, cause: str, pause_s: float) -> None:
-        n = self.state.intended + 1
-        await self.note("turn_intended", n=n, cause=cause, mark=f"marathond-{self.state.thread_id}-{n}", pause_s=pause_s)
+    def _mark(self) -> str:
+        return f"marathond-{self.state.thread_id}-{self.state.intended + 1}"
 
-    async def _carry_out(self, client: CodexClient, pending: drive.Pending) -> None:
+    async def _intend_message(self, cause: str, pause_s: float) -> None:
+        intention: dict[str, Any] = {"n": self.state.intended + 1, "cause": cause, "mark": self._mark(), "pause_s": pause_s}
+        if self.wakes:
+            await self.note("wake_intended", **intention, turn_id=wake.turn_id(datetime.now(UTC), self.state.wakes))
+        else:
+            await self.note("turn_intended", **intention)
+
+    async def _carry_out(self, client: CodexClient, pending: Pending) -> None:
+        if self.codex.loopx is not None and pending.cause == "unblock" and not await self._clear(pending):
+            return
         if pending.what == "goal":
             await self._set_goal(client, first=False)
             return
-        text = self.env.task.instruction if pending.cause == "first" else drive.CONTINUE
+        try:
+            text = await self._text(pending)
+        except Unanswered as error:
+            await self._unanswered(error)
+            return
         start = TurnStart(thread_id=self.state.thread_id, input=[TextInput(text=text)], client_user_message_id=pending.mark)
-        if pending.cause == "first" and self.goals:
+        if self.goals and pending.cause in ("first", "unblock"):
             # Both leave before the first is answered: codex would ask the model for the goal alone, before it has the task.
-            goal, begun = await asyncio.gather(client.request(self._goal_active(first=True), RPC_S), client.request(start, RPC_S))
+            active = self._goal_active(first=pending.cause == "first")
+            goal, begun = await asyncio.gather(client.request(active, RPC_S), client.request(start, RPC_S))
             await self._goal_answered(goal)
         else:
             begun = await client.request(start, RPC_S)
         await self.note("turn_accepted", mark=pending.mark, turn_id=begun.turn.id)
 
+    async def _text(self, pending: Pending) -> str:
+        """Of a message.  Raises as :class:`~marathond.agents.codex.harness.LoopX`."""
+        task = self.env.task.instruction
+        if pending.wake:
+            body = await self.loopx.body(pending.wake)
+            return f"{task}\n\n{body}" if pending.cause in ("first", "gate") else body
+        return task if pending.cause in ("first", "unblock") else drive.CONTINUE
+
+    @property
+    def _objective(self) -> str:
+        """Of the native goal: the arm's own words, or LoopX's body."""
+        return self.codex.objective if self.codex.loopx is None else str(self.state.prepared["loopx"]["body"])
+
     def _goal_active(self, *, first: bool) -> GoalSet:
-        thread_id, codex = self.state.thread_id, self.codex
+        thread_id = self.state.thread_id
         if not first:
             return GoalSet(thread_id=thread_id, status="active")
-        return GoalSet(thread_id=thread_id, status="active", objective=codex.objective, token_budget=codex.token_budget, origin="user")
+        budget = self.codex.token_budget
+        return GoalSet(thread_id=thread_id, status="active", objective=self._objective, token_budget=budget, origin="user")
 
     async def _set_goal(self, client: CodexClient, *, first: bool) -> None:
         await self._goal_answered(await client.request(self._goal_active(first=first), RPC_S))
@@ -281,29 +292,60 @@ class Run:
         with anyio.move_on_after(RESTING_S if resting else None):
             event = await client.next_event()
         if event is not None:
-            await self._hear(event)
+            await self.hear(event)
             return
         turn_id = await running(client, self.state.thread_id, RPC_S)
         if turn_id is not None:
-            await self._turn_started(turn_id)
+            await self.turn_started(turn_id)
             return
         if self.goals:
-            await self._goal((await client.request(GoalGet(thread_id=self.state.thread_id), RPC_S)).goal)
-        if isinstance(action := drive.decide(self.state, self.codex), drive.Listen) and action.resting:
+            await self.goal((await client.request(GoalGet(thread_id=self.state.thread_id), RPC_S)).goal)
+        if isinstance(action := drive.decide(self.state, self.codex), actions.Listen) and action.resting:
             await self.note("stalled", goal=self.state.goal)
+
+    async def _rested(self, client: CodexClient, pause_s: float) -> bool:
+        """Whether the pause is over; False once codex goes on by itself meanwhile.  What an earlier life waited is not waited again."""
+        seen = self.state.turns
+        if pause_s:
+            since = max((entry.mono_ms for entry in await self.env.log.entries() if entry.kind in PACED), default=0)
+            with anyio.move_on_after(pause_s - (SystemClock().mono_ms() - since) / 1000):
+                while not self.state.in_flight and self.state.turns == seen:
+                    await self.hear(await client.next_event())
+        return not self.state.in_flight and self.state.turns == seen
 
     async def _again(self, client: CodexClient, cause: str, n: int, pause_s: float) -> None:
         """After the pause, unless codex goes on by itself meanwhile."""
-        seen = self.state.turns
-        with anyio.move_on_after(pause_s):
-            while pause_s and not self.state.in_flight and self.state.turns == seen:
-                await self._hear(await client.next_event())
-        if self.state.in_flight or self.state.turns != seen:
+        if not await self._rested(client, pause_s):
             return
-        if self.goals:
-            await self.note("unblock", n=n, cause=cause, pause_s=pause_s)
+        if self.goals or cause == "gate":
+            # The operator of an arm with LoopX brings the whole task once more; what only clears a gate of LoopX says nothing to codex.
+            mark = self._mark() if self.goals and self.codex.loopx is not None and cause in OPERATORS else ""
+            await self.note("unblock", n=n, cause=cause, pause_s=pause_s, mark=mark)
         else:
-            await self._intend_turn("retry", pause_s)
+            await self._intend_message("retry", pause_s)
+
+    # ---- LoopX
+
+    async def _ask(self, client: CodexClient, question: actions.Look | actions.Ask) -> None:
+        try:
+            if isinstance(question, actions.Look):
+                await self.note("loopx_gate", ids=await self.loopx.gates())
+            elif await self._rested(client, question.pause_s):
+                await self.note("quota", **await self.loopx.poll())
+        except Unanswered as error:
+            await self._unanswered(error)
+
+    async def _clear(self, pending: Pending) -> bool:
+        """LoopX's gates, before the goal is set active again; False: there is nothing else to be done for ``pending``."""
+        if not self.state.cleared and not self.state.refused:
+            try:
+                await self.note("gate_cleared", ids=await self.loopx.clear())
+            except Unanswered as error:
+                await self._unanswered(error)
+        return pending.what != "gate"
+
+    async def _unanswered(self, error: Unanswered) -> None:
+        await self.note("loopx_refused", call=error.call, code=error.code, detail=error.detail)
 
     async def _end(self, client: CodexClient, by: EndedBy, why: str, *, quiet: bool) -> AgentEnd:
         state = self.state
@@ -332,93 +374,6 @@ class Run:
                 await client.request(TurnInterrupt(thread_id=thread_id, turn_id=turn_id), RPC_S)
         await client.request(TerminalsClean(thread_id=thread_id), RPC_S)
         return {"goal": goal, "turn": turn_id or ""}
-
-    # ---- what is heard
-
-    async def _hear(self, event: Event) -> None:
-        self.story.hear(event)
-        match event.body:
-            case OnWarning(message=text) | OnConfigWarning(summary=text):
-                if self.state.warnings < WARNINGS_LOGGED:
-                    await self.note("warning", text=text[:1000], sidecar=bool(drive.SIDECAR_WORDS.search(text)))
-            case OnItemStarted(item=item) if drive.acts({item.type: 1}):
-                await self._acted(item.type if event.thread_id == self.state.thread_id else SUB_AGENT)
-            case OnItemCompleted(item=item) if event.thread_id != self.state.thread_id:
-                self.sub_acts[item.type] += drive.acts({item.type: 1})
-            case OnTokenUsage(turn_id=turn_id) if event.thread_id == self.state.thread_id:
-                self._responses[turn_id] += 1
-            case OnRerouted(from_model=asked, to_model=got) if (asked, got) not in self._rerouted:
-                self._rerouted.add((asked, got))
-                await self.note("rerouted", **{"from": asked, "to": got})
-            case _:
-                pass
-        if event.thread_id != self.state.thread_id:
-            return
-        match event.body:
-            case OnTurnStarted(turn=turn):
-                self._begun_here.add(turn.id)
-                await self._turn_started(turn.id)
-            case OnTurnCompleted(turn=turn):
-                await self._turn_ended(turn)
-            case OnGoalUpdated(goal=goal):
-                await self._goal(goal)
-            case OnGoalCleared():
-                await self._goal(None)
-            case _:
-                pass
-
-    async def _acted(self, kind: str) -> None:
-        """Written down when it begins: a command may end the server that would tell of its end, or outlast its turn."""
-        if kind not in self.state.acted:
-            await self.note("acted", type=kind)
-
-    async def _goal(self, goal: Goal | None) -> None:
-        """A change of its status; the pending intention to set it active is answered by its answer, not by what was on its way."""
-        status = "cleared" if goal is None else goal.status
-        if not self.goals or status == self.state.goal or (goal is None and not self.state.goal_seen):
-            return
-        self._goal_changes += 1
-        detail = {"status": status, "tokens_used": 0 if goal is None else goal.tokens_used}
-        if self._goal_changes > GOAL_CHANGES_LOGGED:  # the agent's shell can reach its control socket, and the log is no place to fill
-            self.state.apply("goal", detail)
-            return
-        await self.note("goal", **detail)
-
-    async def _turn_started(self, turn_id: str) -> None:
-        if turn_id not in self.state.begun or (not self.state.in_flight and turn_id not in self.state.over):
-            await self.note("turn_started", turn_id=turn_id)
-
-    async def _turn_ended(self, turn: Turn) -> None:
-        state, story = self.state, self.story
-        if turn.id in state.over:
-            return
-        done = story.done(turn.id)
-        acts = drive.acts(done)
-        said = sum(1 for item in story.items.get(turn.id, {}).values() if item.type == "agentMessage" and item.said_something)
-        error = turn.error
-        await self.note(
-            "turn_completed",
-            turn_id=turn.id,
-            status=turn.status,
-            cause=state.causes.get(turn.id, state.cause),
-            info="" if error is None else drive.error_word(error.codex_error_info),
-            message="" if error is None else error.message[:1000],
-            commands=story.commands(turn.id),
-            acts=acts,
-            sub_acts=self.sub_acts.total(),
-            said=said,
-            responses=self._responses.pop(turn.id, 0),
-            duration_ms=turn.duration_ms,
-            heard=turn.id in self._begun_here,
-        )
-        self._begun_here.discard(turn.id)
-        if not state.has_acted and not self.sub_acts and not state.evidence and (line := await self._sidecar_line()):
-            await self.note("stderr", line=line)
-        if turn.status == "completed" and not acts and not said:
-            await self.note("silent_turn", turn_id=turn.id)
-
-    async def _sidecar_line(self) -> str:
-        return await to_thread.run_sync(server.sidecar_line, self.env)
 
     async def server_ended(self, exit_code: int | None) -> AgentEnd:
         """The engine says that the exec ended.  Raises GateFailed."""

@@ -29,7 +29,7 @@ class _Part(BaseModel):
 
 
 class Names(_Part):
-    """``treatment``: the arm's row as codex was given it."""
+    """``treatment``: the arm's row as codex was given it; ``loopx.…``: what of it is LoopX's."""
 
     trial: str
     campaign: str
@@ -37,7 +37,7 @@ class Names(_Part):
     arm: str
     replicate: int
     attempt: int
-    treatment: dict[str, str | int | bool | None]
+    treatment: dict[str, str | int | float | bool | None]
 
 
 class Versions(_Part):
@@ -127,7 +127,7 @@ class GoalPart(_Part):
 
 
 class Unblocks(_Part):
-    """How often a goal was set active again; ``gate``: none of codex's own arms has one."""
+    """How often a goal was set active again; ``gate``: with LoopX's gates cleared, or these alone between two wakes."""
 
     model: int
     infra: int

@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import drive, gates
+from marathond.agents.codex.state import State
 from marathond.core.errors import EngineTimeout, EngineUnreachable, GateFailed, NotFound
 from marathond.ports.agent import AgentEnd, Environment
 from marathond.ports.engine import ExecSpec
@@ -52,7 +53,7 @@ async def exit_code(env: Environment, exec_id: str) -> int | None:
         return None
 
 
-async def ended(env: Environment, state: drive.State, exit_code: int | None, *, acted: bool) -> AgentEnd:
+async def ended(env: Environment, state: State, exit_code: int | None, *, acted: bool) -> AgentEnd:
     """What it means that the exec ended although nobody here ended it.
 
     Signals cannot be told apart by their sender.  A container that is gone is the flow's to judge; the container's own timer leaves a word.

@@ -18,7 +18,7 @@ from marathond.agents.codex.databases import TOO_LARGE, Database
 from marathond.agents.codex.rollout import Called, Ran, Rollout, TurnBegan, TurnEnded, sha256
 from marathond.agents.codex.rollout_shapes import Tokens
 from marathond.agents.codex.traffic import Traffic
-from marathond.core.model import EndedBy
+from marathond.core.model import CodexArm, EndedBy
 from marathond.core.text import iso_utc
 from marathond.ports.agent import Finished, Remark, Spent
 
@@ -60,7 +60,7 @@ def receipt(
             "arm": run.arm.name,
             "replicate": run.replicate,
             "attempt": run.attempt,
-            "treatment": asdict(codex),
+            "treatment": _treatment(codex),
         },
         "versions": {
             "marathond": __version__,
@@ -93,7 +93,7 @@ def receipt(
             "retries": added.retries,
         },
         "goal": _goal(added),
-        "unblocks": {"gate": 0, **{cause: added.unblocks[cause] for cause in ("model", "infra", "stalled")}},
+        "unblocks": {cause: added.unblocks[cause] for cause in ("model", "infra", "stalled", "gate")},
         "errors": {"failed": dict(added.errors), "retried": dict(heard.retried)},
         "tokens": tokens,
         "rpc": _rpc(added, heard),
@@ -114,6 +114,12 @@ def cost_usd(spent: Sequence[Spent]) -> float | None:
     """None: some of it has no price."""
     costs = [each.cost_nusd for each in spent]
     return None if None in costs else sum(cost for cost in costs if cost is not None) / 1e9
+
+
+def _treatment(codex: CodexArm) -> dict[str, Any]:
+    """One level: the rows of an arm are compared key by key."""
+    row = {key: value for key, value in asdict(codex).items() if key != "loopx"}
+    return row if codex.loopx is None else {**row, **{f"loopx.{key}": value for key, value in asdict(codex.loopx).items()}}
 
 
 def _text(text: str) -> dict[str, Any]:
