@@ -18,12 +18,15 @@ def stage_command(
     verify: Annotated[bool, typer.Option("--verify", help="Fetch nothing, only read every byte of what is staged.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch the configured codex, or copy it from codex.folder, into state_dir/staged.  What is there and whole stays as it is.
+    """Put what the campaign's arms drive into state_dir/staged: codex; LoopX with its Node and Python, where an arm has it.
 
+    Each is fetched as it is pinned, or copied from the folder that the configuration names.  What is there and whole stays as it is.
     Works without the daemon.  Exit status: 1 when it cannot be staged, or with --verify when it is not staged or altered; 75 when
     another one has been at work for too long.
     """
     from marathond.cli import stage
+    from marathond.service.staged import wanted_trees
 
     settings = settled(ctx).settings()
-    finish(stage.run(settings.daemon.state_dir, settings.codex.wanted(), verify_only=verify, as_json=as_json))
+    asked = wanted_trees(settings) or (settings.codex.wanted(),)
+    finish(stage.run(settings.daemon.state_dir, asked, verify_only=verify, as_json=as_json))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,48 +29,59 @@ _WORDS = {
     "unpacking": "unpacking",
     "reading": "reading",
     "copying": "copying",
+    "building": "building",
+    "proving": "trying out",
+    "compiling": "compiling",
     "verifying": "verifying",
 }
 
 
-def run(state_dir: Path, wanted: store.Wanted, *, verify_only: bool, as_json: bool) -> int:
-    """Stage or verify, and show what there is.
+def run(state_dir: Path, asked: Sequence[store.Asked], *, verify_only: bool, as_json: bool) -> int:
+    """Stage or verify each of them, and show what there is.
 
-    :raises StageError: it cannot be staged, or is not what was staged.
+    :raises StageError: one cannot be staged, or is not what was staged; those before it are.
     """
-    worked = False
-
-    with _display() as show:
-
-        def told(progress: Progress) -> None:
-            nonlocal worked
-            worked = worked or progress.step in {"unpacking", "copying"}
-            show(progress)
-
-        tree = _verified(state_dir, wanted, show) if verify_only else store.stage(state_dir, wanted, told)
-    done = "verified" if verify_only else "staged" if worked else "was staged already"
+    done = []
+    for each in asked:
+        with _display() as show:
+            done.append(_verified(state_dir, each, show) if verify_only else _staged(state_dir, each, show))
+        if not as_json:
+            _print(*done[-1])
     if as_json:
-        print_json({**asdict(tree), "state": done, "tree_integrity": tree_integrity(tree.tree_sha256)})
-        return Exit.OK
-    say(f"{tree.package_id} {done}: {plural(tree.files, 'file')}, {megabytes(tree.bytes)}")
-    say(f"  at        {clean(tree.root)}")
-    say(f"  from      {clean(tree.source)}")
-    say(f"  integrity {tree.integrity}")
-    say(f"  tree      sha256 {tree.tree_sha256}")
-    if tree.dropped:
-        say(f"  dropped   {clean(', '.join(tree.dropped))}")
+        print_json([{**asdict(tree), "state": state, "tree_integrity": tree_integrity(tree.tree_sha256)} for tree, state in done])
     return Exit.OK
 
 
-def _verified(state_dir: Path, wanted: store.Wanted, show: Say) -> store.StagedTree:
-    found = store.look(state_dir, wanted)
+def _print(tree: store.StagedTree, state: str) -> None:
+    say(f"{tree.package_id} {state}: {plural(tree.files, 'file')}, {megabytes(tree.bytes)}")
+    say(f"  at        {clean(tree.root)}")
+    say(f"  from      {clean(tree.source, 1000)}")
+    say(f"  integrity {tree.integrity}")
+    say(f"  tree      sha256 {tree.tree_sha256}")
+    if tree.dropped:
+        say(f"  dropped   {clean(', '.join(tree.dropped), 1000)}")
+
+
+def _staged(state_dir: Path, asked: store.Asked, show: Say) -> tuple[store.StagedTree, str]:
+    worked = False
+
+    def told(progress: Progress) -> None:
+        nonlocal worked
+        worked = worked or progress.step in {"unpacking", "copying"}
+        show(progress)
+
+    return store.stage(state_dir, asked, told), "staged" if worked else "was staged already"
+
+
+def _verified(state_dir: Path, asked: store.Asked, show: Say) -> tuple[store.StagedTree, str]:
+    found = store.look(state_dir, asked)
     if found.tree is None:
         raise StageError("absent", f"{found.why}; to stage it: marathonctl stage")
     try:
         store.verify(found.tree, show)
     except StageError as error:
         raise StageError(error.code, f"{error}; to stage it again: marathonctl stage") from error
-    return found.tree
+    return found.tree, "verified"
 
 
 def megabytes(count: int) -> str:

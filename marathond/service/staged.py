@@ -11,17 +11,20 @@ from collections.abc import Mapping
 from marathond.core.errors import Refused
 from marathond.service.settings import Settings
 from marathond.staging.manifest import StagedTree
-from marathond.staging.store import Look, Wanted, look
+from marathond.staging.store import Asked, Look, look
 
 
-def wanted_trees(settings: Settings) -> tuple[Wanted, ...]:
+def wanted_trees(settings: Settings) -> tuple[Asked, ...]:
     """What the campaign's arms need, codex first."""
-    return (settings.codex.wanted(),) if settings.drives_codex else ()
+    return (
+        *((settings.codex.wanted(),) if settings.drives_codex else ()),
+        *((settings.loopx.wanted(),) if settings.drives_loopx else ()),
+    )
 
 
 def look_at_trees(settings: Settings) -> dict[str, Look]:
     """Name of the package (``codex``, ``loopx``) to what is there.  Reads sizes and times, no contents: milliseconds."""
-    return {wanted.name: look(settings.daemon.state_dir, wanted) for wanted in wanted_trees(settings)}
+    return {asked.name: look(settings.daemon.state_dir, asked) for asked in wanted_trees(settings)}
 
 
 def staged_trees(settings: Settings) -> dict[str, StagedTree]:

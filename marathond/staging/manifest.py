@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import StageError
-from marathond.staging.pins import Wanted, sri
+from marathond.staging.pins import sri
 from marathond.staging.tree import Entry, Tick, difference, digest, hashed, io_error, survey, sync_folder
 
 FORMAT = 1
@@ -26,9 +27,9 @@ MANIFEST_MAX_BYTES = 8 << 20
 class Origin:
     """Where a tree came from; the same tree may have come from several places.
 
-    :param source: ``npm @openai/codex@0.171.0-linux-x64`` or ``folder /opt/codex``.
-    :param integrity: SRI of the package's tarball; of a folder ``sha256-`` and the tree's digest.
-    :param dropped: paths of the package that are not staged.
+    :param source: ``npm @openai/codex@0.171.0-linux-x64``, ``folder /opt/codex``, or the several parts of LoopX's.
+    :param integrity: SRI of the package's tarball; of a folder ``sha256-`` and the tree's digest; of several parts each.
+    :param dropped: paths of the package that are not staged; a folder's ends with a slash.
     :param seen: fingerprint of a folder's names, sizes and times when it was read, empty for a package.
     """
 
@@ -100,30 +101,14 @@ def tree_integrity(tree_sha256: str) -> str:
     return sri("sha256", bytes.fromhex(tree_sha256))
 
 
-def matching(manifest: Manifest, wanted: Wanted, folder_seen: str) -> Origin | None:
-    """The origin that the configuration asks for, None when the tree is another one.
+def fingerprint(folder: Path, skip: Callable[[str], bool] | None = None) -> str:
+    """Changes when a file of ``folder`` is written, added or removed; empty when there is no such folder.  Raises as ``survey``.
 
-    :param folder_seen: :func:`fingerprint` of ``wanted.folder`` now, empty when it is gone: then what was staged from it counts.
+    :param skip: as ``survey`` takes it.
     """
-    if (manifest.name, manifest.version) != (wanted.name, wanted.version):
-        return None
-    for origin in manifest.origins:
-        if wanted.folder is None:
-            if origin.integrity == wanted.integrity:
-                return origin
-        elif wanted.integrity is not None:  # pinned by its content: whence it came does not matter
-            if tree_integrity(manifest.tree_sha256) == wanted.integrity:
-                return origin
-        elif origin.source == f"folder {wanted.folder}" and folder_seen in {origin.seen, ""}:
-            return origin
-    return None
-
-
-def fingerprint(folder: Path) -> str:
-    """Changes when a file of ``folder`` is written, added or removed; empty when there is no such folder.  Raises as ``survey``."""
     if not folder.is_dir():
         return ""
-    return digest(Entry(e.path, e.kind, e.mode, sha256=f"{e.size}:{e.mtime_ns}", target=e.target) for e in survey(folder))
+    return digest(Entry(e.path, e.kind, e.mode, sha256=f"{e.size}:{e.mtime_ns}", target=e.target) for e in survey(folder, skip))
 
 
 def write(package: Path, manifest: Manifest) -> None:

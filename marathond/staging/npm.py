@@ -7,15 +7,11 @@ damaged or missing home folder does not matter.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import tarfile
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,18 +19,14 @@ from pathlib import Path
 
 from marathond.core.errors import StageError
 from marathond.core.text import printable
+from marathond.staging import children
 from marathond.staging.pins import sri
+from marathond.staging.progress import Meter, Say
 from marathond.staging.tree import BYTES_MAX, CHUNK_BYTES, FILES_MAX, Tick, io_error, make_folder, sync_folders, write_file
 
 FETCH_S = 3600.0
 """npm gives up by itself long before; this ends an npm that hangs."""
 
-_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
-"""An npm that outlived its killed parent would go on filling a folder that the next staging is just removing."""
-
-LOOK_S = 0.25
-END_S = 10.0
-OUTPUT_MAX_BYTES = 64 << 10
 _HARMLESS = ("A complete log of this run", "code ", "errno ", "syscall ", "path ")
 
 
@@ -44,70 +36,71 @@ class Package:
 
     :param spec: as npm takes it, with ``{version}``.
     :param inside: path of the tree below the package's root.
+    :param program: path of a program in that tree, without which it is another package.
+    :param instead: the configuration's key that names a local tree.
     """
 
     spec: str
     inside: str
+    program: str
+    instead: str
 
 
-def npm_program(spec: str) -> str:
+def npm_program(spec: str, instead: str) -> str:
     """Path of npm.
 
+    :param instead: the key that names a local tree.
     :raises StageError: it is not on PATH; the text says what to install.
     """
     found = shutil.which("npm")
     if found is None:
         raise StageError(
-            "npm", f"npm is not on PATH, it fetches {spec}: install it (Debian: apt-get install npm), or set codex.folder to a local tree"
+            "npm", f"npm is not on PATH, it fetches {spec}: install it (Debian: apt-get install npm), or set {instead} to a local tree"
         )
     return found
 
 
-def fetch(spec: str, folder: Path, seen: Callable[[int], None], deadline_s: float = FETCH_S) -> Path:
+def fetch(spec: str, folder: Path, seen: Callable[[int], None], instead: str, deadline_s: float = FETCH_S) -> Path:
     """Have npm put the package's tarball into the new folder ``folder``; its path.
 
     :param seen: told the bytes that have arrived so far, several times a second.
+    :param instead: as :func:`npm_program`.
     :raises StageError: npm is missing, fails (its reason is in the text), or does not end in time.
     """
-    npm = npm_program(spec)
+    npm = npm_program(spec, instead)
     make_folder(folder)
-    cache, target, output = folder / "cache", folder / "package", folder / "npm.log"
+    cache, target = folder / "cache", folder / "package"
     make_folder(target)
-    argv = [*(_DIES_WITH_US if shutil.which(_DIES_WITH_US[0]) else ()), npm, "pack", spec]
-    argv += ["--pack-destination", str(target), "--cache", str(cache)]
+    argv = [npm, "pack", spec, "--pack-destination", str(target), "--cache", str(cache)]
     argv += ["--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--no-progress"]
-    status = _run(argv, folder, output, lambda: seen(_arrived(cache, target)), deadline_s)
-    if status is None:
-        raise StageError("npm", f"npm did not fetch {spec} within {deadline_s:.0f} s: {_reason(output)}")
+    ended = children.run(argv, folder, folder / "npm.log", deadline_s, look=lambda: seen(children.arrived(cache, target)))
     found = sorted(target.glob("*.tgz"))
-    if status != 0 or len(found) != 1:
-        room = os.statvfs(folder)
-        full = "ENOSPC" in _text(output) or room.f_bavail == 0
-        raise StageError("no_space" if full else "npm", f"npm could not fetch {spec} (exit {status}): {_reason(output)}")
+    if ended.status != 0 or len(found) != 1:
+        what = f"npm {'did not' if ended.status is None else 'could not'} fetch {spec}"
+        raise children.failed(what, "npm", ended, folder, deadline_s, _reason)
     shutil.rmtree(cache, ignore_errors=True)  # the same bytes once more: gone before the tree needs the room
     return found[0]
 
 
-def _run(argv: list[str], folder: Path, output: Path, look: Callable[[], None], deadline_s: float) -> int | None:
-    """Exit status, negative for a signal; None when the deadline ended it.  Whatever happens, no process is left."""
-    end = time.monotonic() + deadline_s
-    try:
-        with output.open("wb") as log:
-            # A session of its own: what npm starts is ended with it.
-            process = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    except OSError as error:
-        raise io_error(argv[0], error) from error
-    try:
-        while time.monotonic() < end:
-            try:
-                return process.wait(LOOK_S)
-            except subprocess.TimeoutExpired:
-                look()
-        return None
-    finally:
-        if process.poll() is None:  # not reaped yet, so the group's number is still its own
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(END_S)
+def fetched(package: Package, version: str, integrity: str | None, folder: Path, target: Path, say: Say) -> Unpacked:
+    """Have it in the new folder ``target``, its tarball's bytes being the pinned ones.
+
+    :param folder: new, for what npm brings.
+    :raises StageError: as :func:`fetch` and :func:`unpack`; ``integrity``: it is another one than the configuration pins.
+    """
+    spec = package.spec.format(version=version)
+    npm_program(spec, package.instead)  # before anybody is told that it is being fetched
+    tarball = fetch(spec, folder, Meter(say, "fetching", spec).reached, package.instead)
+    held = tarball_integrity(tarball, Meter(say, "checking", spec, tarball.stat().st_size))
+    if held != integrity:
+        raise StageError("integrity", f"{spec}: has integrity {held}, the configuration pins {integrity}")
+    unpacked = unpack(tarball, package.inside, target, Meter(say, "unpacking", spec, unpacked_bytes(tarball)))
+    if unpacked.label != spec:
+        raise StageError("package", f"{spec}: calls itself {printable(unpacked.label, 100) or 'nothing'}")
+    if package.program not in unpacked.hashes:
+        raise StageError("package", f"{spec}: has no {package.inside}/{package.program}")
+    tarball.unlink()
+    return unpacked
 
 
 def unpacked_bytes(tarball: Path) -> int | None:
@@ -120,25 +113,9 @@ def unpacked_bytes(tarball: Path) -> int | None:
         return None
 
 
-def _arrived(*folders: Path) -> int:
-    """Bytes of the largest file: the tarball under one of its names (npm writes it to its cache first, then to its place)."""
-    sizes = [0]
-    for folder in folders:
-        for where, _, names in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):
-                    sizes.append((Path(where) / name).stat().st_size)
-    return max(sizes)
-
-
-def _text(output: Path) -> str:
-    with output.open("rb") as stream:
-        return stream.read(OUTPUT_MAX_BYTES).decode(errors="replace")
-
-
-def _reason(output: Path) -> str:
+def _reason(output: str) -> str:
     """npm's own words without its prefix and its housekeeping: the first line that says something."""
-    lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in _text(output).splitlines()]
+    lines = [line.removeprefix("npm error").removeprefix("npm ERR!").strip() for line in output.splitlines()]
     telling = [line for line in lines if line and not line.startswith(_HARMLESS)] or [line for line in lines if line]
     return printable(telling[0], 500) if telling else "it said nothing"
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Step = Literal["note", "waiting", "fetching", "checking", "unpacking", "reading", "copying", "verifying"]
+Step = Literal[
+    "note", "waiting", "fetching", "checking", "unpacking", "reading", "copying", "building", "proving", "compiling", "verifying"
+]
 
 
 @dataclass(frozen=True, slots=True)

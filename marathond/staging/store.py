@@ -12,41 +12,38 @@ block for as long as the network and the disk take: call them from a worker thre
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
-import re
 import secrets
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marathond.core.errors import StageError as StageError
-from marathond.core.text import printable
 from marathond.staging import manifest as manifests
-from marathond.staging import npm, pins, tree
+from marathond.staging import tree
+from marathond.staging.codex import CodexMaker
+from marathond.staging.loopx import LoopXMaker
+from marathond.staging.making import Ground, Maker
 from marathond.staging.manifest import Manifest, Origin
 from marathond.staging.manifest import StagedTree as StagedTree
 from marathond.staging.pins import Wanted as Wanted
+from marathond.staging.pins_loopx import WantedLoopX as WantedLoopX
 from marathond.staging.progress import Meter, Say
 from marathond.staging.progress import Progress as Progress
 
-PACKAGES = {"codex": npm.Package("@openai/codex@{version}-linux-x64", "vendor/x86_64-unknown-linux-musl")}
-PROGRAM = "bin/codex"
+Asked = Wanted | WantedLoopX
+"""What the configuration asks for."""
 
 LOCK_WAIT_S = 3600.0
 """As long as the other one may fetch."""
 
 _LOCK_LOOK_S = 0.2
-_VERSION_S = 60.0
-_BUSY_TRIES, _BUSY_PAUSE_S = 50, 0.1
 _REMOVE_ROUNDS = 5
 _ASIDE = "aside-"
 _ALTERED = "altered-"
-_SAID = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +54,23 @@ class Look:
     why: str = ""
 
 
-def find(state_dir: Path, wanted: Wanted) -> StagedTree | None:
+def find(state_dir: Path, asked: Asked) -> StagedTree | None:
     """What is staged and matches, by its manifest and a look at sizes, modes and times; no contents are read, no network is used."""
-    return look(state_dir, wanted).tree
+    return look(state_dir, asked).tree
 
 
-def look(state_dir: Path, wanted: Wanted) -> Look:
+def look(state_dir: Path, asked: Asked) -> Look:
     """As :func:`find`, with the reason.  A source folder that was written to since it was staged does not match; one that is gone does."""
-    staged = state_dir.absolute() / "staged"
-    why = f"{wanted.name} {wanted.version} is not staged in {staged}"
+    staged, maker = state_dir.absolute() / "staged", _maker(asked)
+    why = f"{maker.name} {maker.version} is not staged in {staged}"
     try:
-        seen = _seen(wanted)
+        seen = maker.seen()
     except StageError as error:
         return Look(None, str(error))
-    for package in _packages(staged, wanted):
+    for package in _packages(staged, maker):
         try:
             manifest = manifests.read(package)
-            origin = manifests.matching(manifest, wanted, seen)
+            origin = maker.matching(manifest, seen)
             if origin is None:
                 continue
             manifests.check(package, manifest)
@@ -84,10 +81,14 @@ def look(state_dir: Path, wanted: Wanted) -> Look:
     return Look(None, why)
 
 
-def _packages(staged: Path, wanted: Wanted) -> list[Path]:
+def _maker(asked: Asked) -> Maker:
+    return LoopXMaker(asked) if isinstance(asked, WantedLoopX) else CodexMaker(asked)
+
+
+def _packages(staged: Path, maker: Maker) -> list[Path]:
     """Folders of that name and version, the newest first."""
     dated = []
-    for package in staged.glob(f"{wanted.name}-{wanted.version}-*"):
+    for package in staged.glob(f"{maker.name}-{maker.version}-*"):
         with contextlib.suppress(FileNotFoundError):
             dated.append((-package.stat().st_mtime_ns, package))
     return [package for _, package in sorted(dated)]
@@ -109,7 +110,7 @@ def _silent(_: Progress) -> None:
     """For a caller that shows nothing."""
 
 
-def stage(state_dir: Path, wanted: Wanted, say: Say, *, patience_s: float = LOCK_WAIT_S) -> StagedTree:
+def stage(state_dir: Path, asked: Asked, say: Say, *, patience_s: float = LOCK_WAIT_S) -> StagedTree:
     """Make sure that it is staged: what is there is verified byte by byte, what is missing or altered is fetched or copied (again).
 
     Safe beside another one, which is waited for, and after one that was killed.
@@ -117,7 +118,8 @@ def stage(state_dir: Path, wanted: Wanted, say: Say, *, patience_s: float = LOCK
     :param say: told what happens; a ``note`` names what was found broken.
     :raises StageError: one clear line; ``busy`` when another one was at work for longer than ``patience_s``.
     """
-    if problem := _problem(wanted):
+    maker = _maker(asked)
+    if problem := maker.problem():
         raise problem
     staged = state_dir.absolute() / "staged"
     try:
@@ -126,35 +128,23 @@ def stage(state_dir: Path, wanted: Wanted, say: Say, *, patience_s: float = LOCK
         raise tree.io_error(staged, error) from error
     with _alone(staged, patience_s, say):
         _sweep(staged, say)
-        if (there := _intact(staged, wanted, say)) is not None:
+        if (there := _intact(staged, maker, say)) is not None:
             return there
         aside = staged / f"{_ASIDE}{secrets.token_hex(6)}"
         tree.make_folder(aside)
         try:
-            return _made(staged, aside, wanted, say)
+            return _made(staged, aside, maker, say)
         finally:
             _remove(aside)
 
 
-def _problem(wanted: Wanted) -> StageError | None:
-    if wanted.name not in PACKAGES:
-        return StageError("package", f"{wanted.name}: no such package; known: {', '.join(PACKAGES)}")
-    if words := pins.version_problem(wanted.version):
-        return StageError("version", f"{wanted.name} {wanted.version}: {words}")
-    if wanted.integrity is None:
-        return None if wanted.folder is not None else StageError("integrity", f"{wanted.name} {wanted.version}: no integrity hash is given")
-    if words := pins.integrity_problem(wanted.integrity, from_folder=wanted.folder is not None):
-        return StageError("integrity", f"{wanted.name} {wanted.version}: integrity {words}")
-    return None
-
-
-def _intact(staged: Path, wanted: Wanted, say: Say) -> StagedTree | None:
+def _intact(staged: Path, maker: Maker, say: Say) -> StagedTree | None:
     """What is there and passes the full check; what does not is named."""
-    seen = _seen(wanted)
-    for package in _packages(staged, wanted):
+    seen = maker.seen()
+    for package in _packages(staged, maker):
         try:
             manifest = manifests.read(package)
-            origin = manifests.matching(manifest, wanted, seen)
+            origin = maker.matching(manifest, seen)
             if origin is None:
                 continue
             size = sum(entry.size for entry in manifest.entries)
@@ -168,101 +158,28 @@ def _intact(staged: Path, wanted: Wanted, say: Say) -> StagedTree | None:
     return None
 
 
-def _seen(wanted: Wanted) -> str:
-    return manifests.fingerprint(wanted.folder) if wanted.folder is not None and wanted.integrity is None else ""
-
-
-def _made(staged: Path, aside: Path, wanted: Wanted, say: Say) -> StagedTree:
-    """Fetch or copy, check against the pins, publish."""
-    package = aside / "package"
-    tree.make_folder(package)
-    if wanted.folder is not None:
-        source = f"folder {wanted.folder}"
-        entries, seen = _read_folder(wanted.folder, wanted, say)
-        manifest = Manifest(wanted.name, wanted.version, entries, ())
-        origin = Origin(source, manifests.tree_integrity(manifest.tree_sha256), seen=seen)
-        if (there := _published(staged, manifest, origin)) is not None:
-            return there
-        total = sum(entry.size for entry in entries)
-        tree.copy(wanted.folder, entries, package / manifests.TREE, Meter(say, "copying", str(wanted.folder), total))
-        hashes = {entry.path: entry.sha256 for entry in entries}
-    else:
-        spec = PACKAGES[wanted.name].spec.format(version=wanted.version)
-        source = f"npm {spec}"
-        unpacked = _fetched(aside, spec, package / manifests.TREE, wanted, say)
-        hashes, origin = unpacked.hashes, Origin(source, wanted.integrity or "", unpacked.dropped)
-    _says_version(package / manifests.TREE / PROGRAM, source, wanted.version, aside / "home")
+def _made(staged: Path, aside: Path, maker: Maker, say: Say) -> StagedTree:
+    """Have it made, publish it."""
+    package, work = aside / "package", aside / "work"
+    target = package / manifests.TREE
+    for folder in (package, work):
+        tree.make_folder(folder)
+    made = maker.make(Ground(work, target, say, lambda manifest, origin: _published(staged, manifest, origin)))
+    if isinstance(made, StagedTree):
+        return made
     # Surveyed, not remembered: the times at which the files were written are what a cheap look compares.
-    found = tree.survey(package / manifests.TREE)
-    entries = tuple(replace(entry, sha256=hashes.get(entry.path, "")) for entry in found)
-    manifest = Manifest(wanted.name, wanted.version, entries, (origin,))
-    if (there := _published(staged, manifest, origin)) is not None:
+    found = tree.survey(target)
+    unread = sum(entry.size for entry in found if entry.path not in made.hashes)
+    meter = Meter(say, "reading", maker.name, unread) if unread else _count
+    entries = tuple(
+        replace(entry, sha256=made.hashes[entry.path]) if entry.path in made.hashes else tree.hashed(target, entry, meter)
+        for entry in found
+    )
+    manifest = Manifest(maker.name, maker.version, entries, (made.origin,))
+    if (there := _published(staged, manifest, made.origin)) is not None:
         return there
     manifests.write(package, manifest)
     return _publish(staged, package, manifest, say)
-
-
-def _read_folder(folder: Path, wanted: Wanted, say: Say) -> tuple[tuple[tree.Entry, ...], str]:
-    """Its entries with hashes, and its fingerprint from before they were read: what is written meanwhile shows later."""
-    if not (folder / PROGRAM).is_file():
-        raise StageError("folder", f"{folder}: has no {PROGRAM}; expected the content of {PACKAGES[wanted.name].inside}")
-    seen = manifests.fingerprint(folder)
-    found = tuple(map(tree.settled, tree.survey(folder)))
-    meter = Meter(say, "reading", str(folder), sum(entry.size for entry in found))
-    entries = tuple(tree.hashed(folder, entry, meter) for entry in found)
-    held = manifests.tree_integrity(tree.digest(entries))
-    if wanted.integrity not in {None, held}:
-        raise StageError("integrity", f"{folder}: has integrity {held}, the configuration pins {wanted.integrity}")
-    return entries, seen
-
-
-def _fetched(aside: Path, spec: str, target: Path, wanted: Wanted, say: Say) -> npm.Unpacked:
-    npm.npm_program(spec)  # before anybody is told that it is being fetched
-    tarball = npm.fetch(spec, aside / "npm", Meter(say, "fetching", spec).reached)
-    size = tarball.stat().st_size
-    held = npm.tarball_integrity(tarball, Meter(say, "checking", spec, size))
-    if held != wanted.integrity:
-        raise StageError("integrity", f"{spec}: has integrity {held}, the configuration pins {wanted.integrity}")
-    inside = PACKAGES[wanted.name].inside
-    unpacked = npm.unpack(tarball, inside, target, Meter(say, "unpacking", spec, npm.unpacked_bytes(tarball)))
-    if unpacked.label != spec:
-        raise StageError("package", f"{spec}: calls itself {printable(unpacked.label, 100) or 'nothing'}")
-    if PROGRAM not in unpacked.hashes:
-        raise StageError("package", f"{spec}: has no {inside}/{PROGRAM}")
-    return unpacked
-
-
-def _says_version(program: Path, source: str, version: str, home: Path) -> None:
-    """Run it, here where it will lie: a file system without exec or a foreign architecture shows now, and not in every trial."""
-    tree.make_folder(home)
-    environ = {"PATH": os.defpath, "HOME": str(home), "CODEX_HOME": str(home)}
-    for _ in range(_BUSY_TRIES):
-        try:
-            done = subprocess.run(
-                [program, "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=environ,
-                cwd=home,
-                timeout=_VERSION_S,
-                check=False,
-            )
-            break
-        except subprocess.TimeoutExpired as error:
-            raise StageError("version", f"{source}: {PROGRAM} --version does not end") from error
-        except OSError as error:
-            if error.errno != errno.ETXTBSY:
-                raise StageError("version", f"{source}: {PROGRAM} cannot be run: {(error.strerror or str(error)).lower()}") from error
-            time.sleep(_BUSY_PAUSE_S)  # a process that another thread is just starting holds our closed descriptor for a moment
-    else:
-        raise StageError("version", f"{source}: {PROGRAM} cannot be run: another process has it open for writing")
-    said = printable(done.stdout.decode(errors="replace"), 100)
-    found = _SAID.search(said)
-    if done.returncode != 0 or found is None:
-        words = said or printable(done.stderr.decode(errors="replace"), 200) or "nothing"
-        raise StageError("version", f"{source}: {PROGRAM} --version exits {done.returncode} and says {words}")
-    if found[0] != version:
-        raise StageError("version", f"{source}: is {found[0]}, the configuration asks for {version}")
 
 
 def _published(staged: Path, manifest: Manifest, origin: Origin) -> StagedTree | None:

@@ -293,7 +293,7 @@ def test_a_folder_that_is_much_more_than_codex_is_refused(state: Path, source: P
     (source / "share").mkdir()
     (source / "share" / "sparse").touch()
     os.truncate(source / "share" / "sparse", tree.BYTES_MAX)
-    assert "holds more than 5000 files or 4 GB; name the tree itself" in refused(state, wanted, "folder")
+    assert f"holds more than {tree.FILES_MAX} files or 4 GB; name the tree itself" in refused(state, wanted, "folder")
 
 
 def test_a_folder_may_be_pinned_by_its_hash(state: Path, wanted: store.Wanted) -> None:

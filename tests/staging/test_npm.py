@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from marathond.core.errors import StageError
-from marathond.staging import npm, pins, store
+from marathond.staging import npm, pins, store, tree
 from marathond.staging.progress import Progress
 from tests.support import codex_env
 from tests.support.registry import INSIDE, Registry, integrity, pack
@@ -146,7 +146,7 @@ def test_an_npm_that_hangs_is_ended(tmp_path: Path, registry: Registry) -> None:
     registry.gate.clear()
     folder = tmp_path / "fetch"
     with pytest.raises(StageError, match="within 2 s"):
-        npm.fetch("@openai/codex@0.171.0-linux-x64", folder, lambda _: None, deadline_s=2.0)
+        npm.fetch("@openai/codex@0.171.0-linux-x64", folder, lambda _: None, "codex.folder", deadline_s=2.0)
     assert not processes_below(folder)
 
 
@@ -267,7 +267,7 @@ BAD_PACKAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "file-as-folder": (lambda t: archive(t, member(f"{INNER}/a"), member(f"{INNER}/a/b")), "file exists"),
     "cut": (lambda t: cut(archive(t, member(f"{INNER}/a", 100_000))), "cannot be unpacked"),
     "no-archive": (lambda t: (t.write_bytes(b"no archive at all"), t)[1], "cannot be unpacked"),
-    "huge": (lambda t: archive(t, *(member(f"x/{n}", 0) for n in range(npm.FILES_MAX + 1))), "holds more than 5000 files"),
+    "huge": (lambda t: archive(t, *(member(f"x/{n}", 0) for n in range(tree.FILES_MAX + 1))), f"holds more than {tree.FILES_MAX} files"),
 }
 
 
