@@ -45,7 +45,9 @@ GATE: dict[str, Any] = {
         "action": "backoff_waiting_for_user",
         "cadence_class": "human_gate",
         "reason_code": "interaction_blocking_user_gate",
-        "cold_path_detail": {"local_scheduler": {**LOCAL, "recommended_interval_minutes": 30, "max_interval_minutes": 120}},
+        "cold_path_detail": {
+            "local_scheduler": {**LOCAL, "recommended_interval_minutes": 30, "max_interval_minutes": 120, "unchanged_poll_limit": 3}
+        },
     },
 }
 PAUSED: dict[str, Any] = {
@@ -81,6 +83,7 @@ def test_c16_a_quota_that_runs_waits_or_has_stopped() -> None:
         interval_s=180.0,
         max_interval_s=600.0,
         multiplier=2.0,
+        unchanged_at_most=None,
         receipt="committed",
     )
     assert run == active
@@ -88,6 +91,7 @@ def test_c16_a_quota_that_runs_waits_or_has_stopped() -> None:
         *(False, True, "controller", False, 1800.0, 7200.0),
         "",
     )
+    assert (gate.unchanged_at_most, paused.unchanged_at_most) == (3, None)
     assert (paused.stop, paused.todo_id, paused.interval_s, paused.max_interval_s, paused.multiplier) == (True, None, None, None, None)
     assert read_quota({**RUN, "scheduler_hint": {**RUN["scheduler_hint"], "unchanged_poll": {"local_scheduler": "stop"}}}).stop
 
@@ -107,6 +111,7 @@ MISSHAPEN = {
     "scheduler_hint.cold_path_detail.local_scheduler": (None, "scheduler_hint.cold_path_detail.local_scheduler is 'None', expected dict"),
     "scheduler_hint.cold_path_detail.local_scheduler.recommended_interval_minutes": (0, "minutes is '0', expected a positive number"),
     "scheduler_hint.cold_path_detail.local_scheduler.max_interval_minutes": (True, "minutes is 'True', expected a positive number"),
+    "scheduler_hint.cold_path_detail.local_scheduler.unchanged_poll_limit": ("3", "unchanged_poll_limit is '3', expected int"),
     "heartbeat_receipt.status": (None, "heartbeat_receipt.status is 'None', expected str"),
 }
 

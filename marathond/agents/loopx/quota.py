@@ -23,6 +23,8 @@ class Quota:
     :param stop: not to be asked again until somebody resumes it.
     :param interval_s: pause before the next question, and ``max_interval_s``, ``multiplier`` while nothing changes; None together: there is
         no next question.
+    :param unchanged_at_most: answers in a row that say the same, after which it wants to be asked once more and then left alone; None: it
+        sets no bound.
     :param receipt: of the turn id that was given: ``committed``, ``replayed``; empty without one.
     """
 
@@ -39,6 +41,7 @@ class Quota:
     interval_s: float | None
     max_interval_s: float | None
     multiplier: float | None
+    unchanged_at_most: int | None
     receipt: str
 
 
@@ -50,7 +53,7 @@ def read_quota(answer: Mapping[str, Any]) -> Quota:
     receipt = _field(answer, "heartbeat_receipt", dict, optional=True)
     unchanged = _field(hint, "unchanged_poll", dict, "scheduler_hint.", optional=True) or {}
     stop = action == STOP or str(unchanged.get("local_scheduler")).startswith("stop")
-    interval = limit = multiplier = None
+    interval = limit = multiplier = unchanged_at_most = None
     # A scheduler that has stopped has no cadence.
     if not stop:
         detail = _field(hint, "cold_path_detail", dict, "scheduler_hint.")
@@ -59,6 +62,7 @@ def read_quota(answer: Mapping[str, Any]) -> Quota:
         interval = _number(local, "recommended_interval_minutes", at) * MINUTE_S
         limit = _number(local, "max_interval_minutes", at) * MINUTE_S
         multiplier = _number(local, "unchanged_poll_backoff_multiplier", at)
+        unchanged_at_most = _field(local, "unchanged_poll_limit", int, at, optional=True)
     return Quota(
         should_run=_field(answer, "should_run", bool),
         decision=_field(answer, "decision", str),
@@ -73,6 +77,7 @@ def read_quota(answer: Mapping[str, Any]) -> Quota:
         interval_s=interval,
         max_interval_s=limit,
         multiplier=multiplier,
+        unchanged_at_most=unchanged_at_most,
         receipt="" if receipt is None else _field(receipt, "status", str, "heartbeat_receipt."),
     )
 
