@@ -6,6 +6,8 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
 PREFIX ?= /opt/marathond
+# Programs are started by the hundred: none is to compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 

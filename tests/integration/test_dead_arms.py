@@ -22,10 +22,14 @@ def told(path: Path) -> list[dict[str, Any]]:
 async def test_f15_three_dead_arms_are_told(docker_host: str, tmp_path: Path) -> None:
     tasks = [make_task(tmp_path, name) for name in ("one", "two", "three")]
     arms = {"alive": {"kind": "nop"}, **{f"dead-{number}": DEAD for number in range(3)}}
+    # All at once: three failures come within the breaker's window on any machine, and one closing is enough.
     overrides: dict[str, object] = {
         "admission.passes": 1,
         "admission.breaker_after": 3,
-        "admission.breaker_pause_s": 5.0,
+        "admission.breaker_pause_s": 20.0,
+        "admission.concurrency": 12,
+        "admission.cpu_overcommit": 16.0,
+        "admission.memory_overcommit": 16.0,
         "notify.command": ["sh", "-c", f"cat >>{tmp_path}/told"],
     }
     async with Rig(docker_host, tasks=tasks, arms=arms, overrides=overrides) as rig:

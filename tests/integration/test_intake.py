@@ -23,14 +23,13 @@ from marathond.gateway.files import Listener, ack_path, write_json, write_listen
 from marathond.gateway.journal import Journal
 from marathond.gateway.usage import Tokens
 from marathond.ledger.connect import connect
-from marathond.ledger.open import create
 from marathond.ledger.verbs import findings
 from marathond.ledger.verbs.campaigns import ArmRow
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service import effective
 from marathond.service.settings import load
-from tests.support.ledgers import T0, bring_to, cell, fill, submission
+from tests.support.ledgers import T0, bring_to, cell, file_ledger, fill, submission
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +101,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     (tmp_path / "config.toml").write_text(CONFIG)
     settings = load(tmp_path / "config.toml", {"daemon.state_dir": str(tmp_path / "state")}, environ={}, cwd=tmp_path, uid=0)
     path = tmp_path / "ledger.db"
-    create(path, host="h", now_ms=T0)
+    file_ledger(path, host="h", now_ms=T0)
     c = connect(path, mode="rw")
     (plain,) = settings.arm_models({"codex": "p"})
     fill(c, submission(arms=[ArmRow("plain", "codex", "h", json.dumps(arm_to_data(plain)))]))

@@ -154,7 +154,7 @@ async def test_c19_without_a_daemon_the_gateway_refuses_after_the_deadline_and_n
 ) -> None:
     agent = "until ask 'Do it.'; [ $status = 403 ]; do touch /logs/agent/asked; echo $status >>/logs/agent/said; sleep 0.2; done\n"
     agent += "cp /tmp/answer /logs/agent/refused; sleep 600"
-    made = model_rig(docker_host, [task(tmp_path, agent_s=4.0)], {"sh": asking(agent)}, SCRIPT, in_process=False)
+    made = model_rig(docker_host, [task(tmp_path, agent_s=8.0)], {"sh": asking(agent)}, SCRIPT, in_process=False)
     async with made as rig:
         await until_there(rig, run_dir(rig) / "logs/agent/asked")
         await rig.kill()

@@ -15,7 +15,6 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from marathond.ledger.open import create
 from marathond.ledger.verbs import admission, campaigns, findings, networks, notices, runs, trials
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
@@ -135,7 +134,7 @@ async def test_a_webhook_that_is_silent_away_or_no_address_is_an_answer(hook: Ho
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    create(path, host="test", now_ms=have.T0)
+    have.file_ledger(path, host="test", now_ms=have.T0)
     return path
 
 

@@ -390,7 +390,7 @@ def test_ledger_keeps_its_promises_whatever_the_order() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         LedgerMachine,
         settings=settings(
-            max_examples=150,
+            max_examples=100,
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -24,7 +24,6 @@ from structlog.testing import capture_logs
 from marathond.cli import ctl
 from marathond.cli.reader import start_ticks
 from marathond.ledger.connect import connect
-from marathond.ledger.open import create
 from marathond.ledger.verbs import networks, settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.verbs.runs import begin_run, mark_ready
@@ -172,7 +171,7 @@ class Rig:
 
 
 def make_ledger(path: Path) -> None:
-    create(path, host=socket.gethostname(), now_ms=now_ms())
+    have.file_ledger(path, host=socket.gethostname(), now_ms=now_ms())
 
 
 def subprocess_run(argv: list[str], environ: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:

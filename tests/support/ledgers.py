@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
 
 from marathond.core.model import Unrunnable
 from marathond.ledger.connect import connect_memory
 from marathond.ledger.migrate import migrate
+from marathond.ledger.open import create
 from marathond.ledger.verbs import admission, campaigns, networks, runs, trials
 from marathond.ledger.verbs.admission import Admitted
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
@@ -59,10 +64,25 @@ def fill(c: sqlite3.Connection, wanted: Submission | None = None, *, cap: int = 
     return campaigns.submit(c, wanted or submission(), now_ms=T0).campaign_id
 
 
-def memory_ledger() -> sqlite3.Connection:
+@functools.cache
+def _migrated() -> sqlite3.Connection:
+    """What the migrations make, made once: they cost more than all that a test then does with its ledger."""
     c = connect_memory()
     migrate(c, None)
     return c
+
+
+def memory_ledger() -> sqlite3.Connection:
+    c = connect_memory()
+    _migrated().backup(c)
+    return c
+
+
+def file_ledger(path: Path, *, host: str, now_ms: int) -> str:
+    """As ``create`` makes it; only the migrations' result is copied.  Its id."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marathond.ledger.open.migrate", lambda conn, _: _migrated().backup(conn))
+        return create(path, host=host, now_ms=now_ms)
 
 
 def cell(c: sqlite3.Connection, task_name: str = "zstd", arm_name: str = "plain", replicate: int = 1) -> int:

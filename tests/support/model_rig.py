@@ -59,9 +59,7 @@ class GatewayProcess:
         argv = [sys.executable, "-m", "marathond.cli.daemon", "gateway", "--wait", str(self.folder)]
         environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                argv, cwd=Path(marathond.__file__).parents[1], stdout=log, stderr=log, env={**environ, "PYTHONDONTWRITEBYTECODE": "1"}
-            )
+            self._process = subprocess.Popen(argv, cwd=Path(marathond.__file__).parents[1], stdout=log, stderr=log, env=environ)
 
     async def serving(self) -> None:
         """Until a life of this very process has said that it lives."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -49,7 +48,7 @@ class ProcessRig(Rig):
     async def start(self) -> None:
         lives = self.one("SELECT count(*) FROM run")
         with (self.root / "log").open("ab") as log:
-            self.process = self.popen(stdout=log, stderr=log, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+            self.process = self.popen(stdout=log, stderr=log)
         with anyio.fail_after(START_S):
             while self.one("SELECT count(*) FROM run") == lives or not self.sql("SELECT 1 FROM campaign"):
                 if self.process.poll() is not None:

@@ -26,7 +26,7 @@ import anyio
 
 from marathond import __version__
 from marathond.engine.docker import DockerEngine
-from marathond.ledger.open import create, open_for_daemon
+from marathond.ledger.open import open_for_daemon
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_LEDGER
@@ -35,6 +35,7 @@ from marathond.service.main import serve_control
 from marathond.service.settings import load
 from marathond.tasks.removal import remove_tree
 from tests.support import worker
+from tests.support.ledgers import file_ledger
 
 BASE_IMAGE = os.environ.get("MARATHOND_BASE_IMAGE", "marathond-sample:bookworm")
 PATIENCE_S = 300.0
@@ -99,7 +100,7 @@ class Rig:
         plain["network.range"] = worker.network_range()
         self.overrides = {**plain, **(overrides or {})}
         self.ledger_path = self.root / "state" / "ledger.db"
-        self.ledger_id = create(self.ledger_path, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000)
+        self.ledger_id = file_ledger(self.ledger_path, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000)
         self.daemon: Daemon | None = None
         self._stack: AsyncExitStack | None = None
 

@@ -263,7 +263,7 @@ def spoiled(draw: st.DrawFn) -> dict[str, bytes]:
     return files
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(files=spoiled(), exited=st.booleans())
 def test_no_number_is_ever_invented(files: dict[str, bytes], exited: bool) -> None:
     reading = read_score(files, verifier_exited=exited)

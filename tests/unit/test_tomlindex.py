@@ -116,7 +116,7 @@ def _render(value: Any, pad: str) -> str:
     return repr(value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(TABLES, st.sampled_from([" ", "\n", "\n  # ] } = [x]\n"]))
 def test_the_keys_are_those_of_tomllib_and_stand_on_their_lines(tables: dict[str, dict[str, Any]], pad: str) -> None:
     rendered: list[str] = []
