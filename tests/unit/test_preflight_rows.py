@@ -19,10 +19,16 @@ from marathond.core.preflight.engine import Libc, ProxySeen, Reached
 from marathond.core.preflight.host import Offset, Place, Size, Space
 from marathond.core.preflight.model import Asked, ChannelSeen, Variable
 from marathond.core.preflight.rows import Row, State, conclusion, ok, red, unknown, warn
-from marathond.service.preflight import egress
+from marathond.engine.docker import DockerEngine
+from marathond.engine.processes import read_stat
+from marathond.ports.clock import SystemClock
+from marathond.ports.engine import NetworkInfo
+from marathond.service.preflight import egress, provider
+from marathond.service.preflight.box import LABEL_PREFLIGHT, OLD_MS, Yard
 from marathond.service.preflight.checks import checks
 from marathond.service.preflight.run import Check, Fact, Unseen, aside, carry_out
 from marathond.service.preflight.scene import Scene
+from marathond.service.sections_model import RouteSection
 from marathond.service.settings import load
 from marathond.tasks.asks import verifier_variables
 from tests.support.rig import make_task
@@ -131,6 +137,8 @@ CASES: list[tuple[State, Row | list[Row], str]] = [
     (State.OK, host.state_dir(out()), "written and synced"),
     (State.RED, host.state_dir(out(kind="nfs4", network=True)), "network file system"),
     (State.RED, host.state_dir(out(problem="cannot write: no space left on device")), "no space left"),
+    (State.UNKNOWN, host.state_dir(out(kind="")), "kind of file system is not known"),
+    (State.UNKNOWN, host.out_dir(out(kind="")), "kind of file system is not known"),
     (State.OK, host.out_dir(out(kind="nfs4", network=True)), "nfs4 (on another machine)"),
     (State.RED, host.out_dir(out(problem="cannot write: stale file handle")), "stale file handle"),
     (State.OK, host.out_dir_owner(out()), "uid 0, and an agent's"),
@@ -347,6 +355,45 @@ async def test_a_fact_is_looked_up_once_and_its_failure_is_everybodys_reason() -
 
     rows = await rows_of(Check(("a",), needs, 5), Check(("b",), needs, 5), facts=[fact])
     assert rows == [("a", State.UNKNOWN, "the engine is away"), ("b", State.UNKNOWN, "the engine is away")] and looks == [1]
+
+
+def thing(owner: str, age_ms: int) -> NetworkInfo:
+    return NetworkInfo("n", "x", "bridge", False, {LABEL_PREFLIGHT: owner} if owner else {}, (), SystemClock().wall_ms() - age_ms)
+
+
+def test_b05_of_others_it_takes_only_what_a_dead_preflight_left(tmp_path: Path) -> None:
+    yard = Yard(DockerEngine("e", f"unix://{tmp_path}/nobody.sock"), SystemClock(), None)
+    own = yard.labels[LABEL_PREFLIGHT]
+    place, pid, ticks = own.rsplit(".", 2)
+    taken = {
+        "own": yard._ours(thing(own, 0)),
+        "dead": yard._ours(thing(f"{place}.{pid}.{int(ticks) + 1}", 0)),
+        "old, of another boot": yard._ours(thing(f"elsewhere.1.{pid}.{ticks}", 2 * OLD_MS)),
+        "alive": yard._ours(thing(f"{place}.1.{read_ticks(1)}", 2 * OLD_MS)),
+        "young, of another host": yard._ours(thing(f"elsewhere.1.{pid}.{ticks}", 0)),
+        "nonsense": yard._ours(thing("x", 0)),
+        "somebody else's": yard._ours(thing("", 2 * OLD_MS)),
+    }
+    assert [name for name, theirs in taken.items() if theirs] == ["own", "dead", "old, of another boot"]
+
+
+def read_ticks(pid: int) -> int:
+    stat = read_stat(pid)
+    assert stat is not None
+    return stat.start_ticks
+
+
+@pytest.mark.anyio
+async def test_a_key_that_only_the_gateways_unit_sees_is_unknown_and_one_that_is_missing_there_is_red(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    section = RouteSection(base_url="http://127.0.0.1:9/v1", key_credential="provider")
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    for state in (State.UNKNOWN, State.RED):
+        problem, asked_now = await provider.ask("main", section, SystemClock())
+        row = provider.key_row("main", section, problem, asked_now, model=None, gateway="the gateway is away")
+        assert row.state is state, row
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/nowhere")
 
 
 # ── the screen ──

@@ -22,9 +22,9 @@ _OVER = {"cores": "admission.cpu_overcommit", "memory": "admission.memory_overco
 class Place:
     """What writing into a folder showed.  ``problem``: why a step of it failed (create, fsync, rename, read back).
 
-    ``kind``: type of the file system, ``network`` whether it lies on another machine.  ``us``: our uid; ``seen_uid``: whose a file of ours
-    became; ``as_agent``: what a process with an agent's uid met that wrote into an open folder there, empty when it went well, None when
-    it could not be tried; ``root_only``: because only root can try it.
+    ``kind``: type of the file system, empty: not known; ``network``: it lies on another machine.  ``us``: our uid; ``seen_uid``: whose a
+    file of ours became; ``as_agent``: what a process with an agent's uid met that wrote into an open folder there, empty when it went
+    well, None when it could not be tried.
     """
 
     path: str
@@ -40,6 +40,8 @@ class Place:
 def state_dir(place: Place) -> Row:
     if place.problem:
         return red("state_dir", f"{place.path}: {place.problem}", "be root or the daemon's user; the folder must be on a local disk")
+    if not place.kind:
+        return unknown("state_dir", f"{place.path}: on which kind of file system is not known", "look at it: findmnt -T PATH")
     if place.network:
         return red("state_dir", f"{place.path} is on {place.kind}, a network file system", "move daemon.state_dir to a local disk")
     return ok("state_dir", f"{place.path}: {place.kind}, owned by {place.owner}, written and synced")
@@ -48,6 +50,8 @@ def state_dir(place: Place) -> Row:
 def out_dir(place: Place) -> Row:
     if place.problem:
         return red("out_dir", f"{place.path}: {place.problem}", "be root or the daemon's user; make it writable")
+    if not place.kind:
+        return unknown("out_dir", f"{place.path}: on which kind of file system is not known", "look at it: findmnt -T PATH")
     kind = f"{place.kind} (on another machine)" if place.network else place.kind
     return ok("out_dir", f"{place.path}: {kind}, owned by {place.owner}, written and synced")
 

@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 
@@ -24,10 +25,15 @@ from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, ContainerInfo, Con
 from marathond.service.preflight.run import Unseen
 
 LABEL_PREFLIGHT = "marathond.preflight"
-"""Boot, pid and start time of the preflight that made it."""
+"""Boot, pid namespace, pid and start time of the preflight that made it, joined by dots."""
 
 CLEAN_UP_S = 60.0
-MEMORY_MB = 256
+MEMORY_MB = 1024
+OLD_MS = 3_600_000
+"""No preflight lasts so long: what another host's has left, or one's of another boot, is nobody's any more."""
+
+NO_START = ("executable file not found", "no such file or directory", "exec format error", "permission denied")
+"""What the runtime says of a program that it cannot run; anything else is not the image's fault."""
 
 
 class NoShell(Unseen):
@@ -41,9 +47,10 @@ class Yard:
     """
 
     def __init__(self, engine: Engine, clock: Clock, ledger_id: str | None) -> None:
-        self.engine, self._boot_id = engine, clock.boot_id
+        self.engine, self._clock = engine, clock
         stat = read_stat(os.getpid())
-        self._own = f"{clock.boot_id}.{os.getpid()}.{stat.start_ticks if stat is not None else 0}"
+        self._place = f"{clock.boot_id}.{Path('/proc/self/ns/pid').stat().st_ino}"
+        self._own = f"{self._place}.{os.getpid()}.{stat.start_ticks if stat is not None else 0}"
         self.labels = {LABEL_PREFLIGHT: self._own, LABEL_CLAIM: PROOF_CLAIM, **({LABEL_LEDGER: ledger_id} if ledger_id else {})}
         self._touched = False
         self.left: list[str] = []
@@ -76,16 +83,13 @@ class Yard:
 
     def _ours(self, thing: ContainerInfo | NetworkInfo) -> bool:
         owner = thing.labels.get(LABEL_PREFLIGHT)
-        return owner is not None and (owner == self._own or not self._lives(owner))
-
-    def _lives(self, owner: str) -> bool:
-        """Whether the preflight of that label still runs; one that cannot be told counts as alive."""
-        boot_id, _, rest = owner.partition(".")
-        pid, _, ticks = rest.partition(".")
-        if boot_id != self._boot_id or not (pid.isdigit() and ticks.isdigit()):
-            return False
+        if owner is None or owner == self._own:
+            return owner is not None
+        place, pid, ticks = (*owner.rsplit(".", 2), "", "")[:3]
+        if place != self._place or not (pid.isdigit() and ticks.isdigit()):
+            return abs(self._clock.wall_ms() - thing.created_ms) > OLD_MS
         stat = read_stat(int(pid))
-        return stat is not None and stat.start_ticks == int(ticks)
+        return stat is None or stat.start_ticks != int(ticks)
 
     @asynccontextmanager
     async def container(self, image_id: str, *, network: str | None = None, mounts: Sequence[Mount] = ()) -> AsyncIterator[ContainerInfo]:
@@ -101,7 +105,7 @@ class Yard:
             try:
                 await self.engine.start_container(container_id)
             except EngineError as error:
-                if not error.status:
+                if not any(words in error.detail for words in NO_START):
                     raise
                 raise NoShell(printable(error.detail, 300)) from error
             info = await self.engine.inspect_container(container_id)

@@ -35,7 +35,10 @@ async def preflight(settings: Settings, environ: Mapping[str, str], *, send: boo
             rows = await carry_out(list(checks(scene, send=send)), scene.facts)
         finally:
             settle()
-    return [*rows, *(warn("left_behind", words, "marathonctl clean, or remove it by hand") for words in scene.yard.left)]
+    return [
+        *rows,
+        *(warn("left_behind", words, "the next preflight removes it; or docker rm -f, docker network rm") for words in scene.yard.left),
+    ]
 
 
 def checks(scene: Scene, *, send: bool) -> Iterator[Check]:

@@ -44,8 +44,8 @@ def try_place(path: Path, *, agent_uid: int | None = AGENT_UID) -> Place:
         return Place(str(path), "", problem=_words("look", error), us=us)
     try:
         kind = filesystem_type(path)
-    except HostUnknown as error:
-        kind = error.detail
+    except HostUnknown:
+        kind = ""
     network = kind in NETWORK_TYPES or kind.startswith("fuse.")
     probe: Path | None = None
     try:

@@ -6,12 +6,15 @@ on but its status and the names of its models.  Without a key that can be read a
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import aiohttp
 from multidict import CIMultiDict
 from pydantic import ValidationError
 
@@ -21,7 +24,7 @@ from marathond.core.preflight.model import Asked
 from marathond.core.preflight.rows import Row
 from marathond.core.proxies import without_secret
 from marathond.gateway.body import HeldBody
-from marathond.gateway.config import Bounds, Route
+from marathond.gateway.config import CREDENTIALS_ENV, Bounds, Route
 from marathond.gateway.keys import KeyFile
 from marathond.gateway.upstream import Answer, Upstream
 from marathond.ports.clock import Clock
@@ -56,8 +59,6 @@ async def ask(name: str, section: RouteSection, clock: Clock) -> tuple[str, Aske
 
 
 def _key_problem(route: Route) -> str:
-    import os
-
     try:
         return KeyFile(route.key_path(os.environ)).problem()
     except ConfigError as error:
@@ -88,9 +89,11 @@ async def _asked(name: str, route: Route, clock: Clock, *, with_key: bool) -> As
 
 
 async def _whole(answer: Answer) -> bytes:
+    """What came of it: a list that breaks off is no list, and its status still says what became of the key."""
     raw = bytearray(answer.first)
-    while len(raw) <= LIST_BYTES_MAX and (chunk := await answer.response.content.readany()):
-        raw += chunk
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+        while len(raw) <= LIST_BYTES_MAX and (chunk := await answer.response.content.readany()):
+            raw += chunk
     return bytes(raw)
 
 
@@ -113,6 +116,6 @@ def _shown(url: str) -> str:
 
 def key_row(name: str, section: RouteSection, problem: str, asked: Asked | None, *, model: str | None, gateway: str) -> Row:
     """:param gateway: what the running gateway says of the route's key, for one that only its unit can read."""
-    if problem and section.key_credential is not None:
+    if problem and section.key_credential is not None and CREDENTIALS_ENV not in os.environ:
         return judge.key_elsewhere(name, section.key_credential, gateway)
     return judge.provider_key(name, problem, asked, model)
