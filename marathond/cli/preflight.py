@@ -16,6 +16,7 @@ import anyio
 
 from marathond.cli.client import CallFailed
 from marathond.cli.output import clean, note, plural, print_json, say, screen
+from marathond.core.errors import MarathonError
 from marathond.core.preflight.rows import Row, State, conclusion
 from marathond.service.preflight.checks import preflight
 from marathond.service.protocol import Exit
@@ -50,6 +51,7 @@ def exit_code(rows: Sequence[Row]) -> int:
 async def _looked(settings: Settings, environ: Mapping[str, str], send: bool) -> list[Row]:
     rows: list[Row] = []
     ended_by: list[signal.Signals] = []
+    refused: list[MarathonError] = []
     async with anyio.create_task_group() as group:
 
         async def mind_signals() -> None:
@@ -59,8 +61,13 @@ async def _looked(settings: Settings, environ: Mapping[str, str], send: bool) ->
                     group.cancel_scope.cancel()
 
         group.start_soon(mind_signals)
-        rows += await preflight(settings, environ, send=send)
+        try:
+            rows += await preflight(settings, environ, send=send)
+        except MarathonError as error:  # past the group, which would wrap it
+            refused.append(error)
         group.cancel_scope.cancel()
+    if refused:
+        raise refused[0]
     if ended_by:
         raise CallFailed(f"preflight: ended by {ended_by[0].name}; what it had made is removed", _SIGNALLED + ended_by[0])
     return rows

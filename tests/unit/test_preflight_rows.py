@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from marathond.cli import ctl
 from marathond.cli import preflight as screen
 from marathond.core.dockerfile import base_images
 from marathond.core.errors import EngineTimeout
@@ -406,6 +407,12 @@ def test_many_good_rows_are_one_line_and_every_bad_one_stays(capsys: pytest.Capt
     assert len(lines) == 5 and lines[1].split("  ")[-1].strip().endswith("5 rows: glibc 2.36, sh (5)")
     assert "t9: no shell starts → rebuild it" in lines[2] and "\x1b" not in "".join(lines)
     assert lines[-1] == "1 red, 1 unknown, 5 ok: not ready" and not any(line.endswith(" ") for line in lines)
+
+
+def test_a_campaign_that_could_not_be_submitted_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.run(["--config", str(config(tmp_path, tmp_path / "no-such-task*")), "preflight"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1 and "matches no folder" in said.err, said
 
 
 def test_an_engine_that_is_away_is_a_table_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
