@@ -52,12 +52,13 @@ async def test_f13_caps_of_trial_and_campaign(docker_host: str, tmp_path: Path) 
     with commands_that_ask():
         async with model_rig(docker_host, tasks, arms, SCRIPT % "", overrides=overrides) as rig:
             await rig.until("SELECT count(*) FROM finding WHERE code = 'money_cap' AND closed_at_ms IS NULL")
+            await rig.until("SELECT count(*) = 2 FROM v_cell WHERE state = 'done'")
             await rig.caught_up()
             cells = "SELECT arm, trial_state, ended_by, budget_ended, reward FROM v_cell WHERE state = 'done' ORDER BY arm"
             assert rig.sql(cells) == [("spender", "scored", "money", 1, 1.0), ("thrifty", "scored", "agent", 0, 1.0)]
             assert rig.one("SELECT count(DISTINCT block) FROM v_cell WHERE state = 'done'") == 1, "one whole block"
             assert rig.one("SELECT count(*) FROM finding WHERE code = 'money_80'") == 1
-            assert rig.one(MONEY) == 1
+            await rig.until(MONEY)
             asked, cost = rig.one("SELECT sum(requests), sum(cost_usd) FROM v_usage WHERE unknown = 0 AND arm = 'thrifty'")
             assert (asked, cost) == (1, 1.0)
             (spent,) = rig.sql("SELECT cost_nusd, priced, cut FROM trial JOIN arm USING (arm_id) WHERE arm.name = 'spender'")
@@ -91,6 +92,7 @@ async def test_f13_a_model_without_a_price_closes_admission_until_it_has_one(doc
         async with model_rig(docker_host, tasks, arms, SCRIPT % swapped, overrides=overrides) as rig:
             await rig.until("SELECT count(*) FROM finding WHERE code = 'price_missing' AND closed_at_ms IS NULL")
             await rig.until("SELECT count(*) = 0 FROM claim WHERE released_at_ms IS NULL")
+            await rig.caught_up()
             await rig.until(MONEY)
             assert rig.one("SELECT severity, subject FROM finding WHERE code = 'price_missing'") == ("error", "gpt-5.5-other")
             (waiting,) = json.loads(rig.one("SELECT value_json FROM observation WHERE key = 'waiting'"))
