@@ -122,9 +122,11 @@ def _declared(found: Found) -> Iterator[str]:
         return
     yield ""
     yield "what that declares in a first request and in config.toml"
-    for field in dict.fromkeys(each.path[0] for each in found.rows):
-        paths = [each.paths[-1] if found.surface == "code" else each.paths[0] for each in found.declared if each.field == field]
-        yield f"  {clean(field)}" + ("" if paths else ": nothing that reaches codex")
+    for field in dict.fromkeys(contract.field_of(each.path) for each in found.rows):
+        given = [each for each in found.declared if each.field == field]
+        paths = [each.paths[-1] if found.surface == "code" else each.paths[0] for each in given if each.paths]
+        none = "it is not known what" if given else "nothing that reaches codex"
+        yield f"  {clean(field)}" + ("" if paths else f": {none}")
         yield from (f"    {clean('.'.join(path))}" for path in paths)
 
 

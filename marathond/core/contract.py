@@ -34,7 +34,10 @@ SHOWN = 160
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A difference that ``field`` of an arm's row makes, at one of ``paths`` (a tool lies elsewhere in another surface) or below it."""
+    """A difference that ``field`` of an arm's row makes, at one of ``paths`` (a tool lies elsewhere in another surface) or below it.
+
+    Without paths: nobody knows what it makes, and nothing is declared.
+    """
 
     field: str
     paths: tuple[Path, ...]
@@ -96,7 +99,7 @@ def undeclared(a: Any, b: Any, declared: Sequence[Declared]) -> list[Difference]
 def undelivered(a: Any, b: Any, declared: Sequence[Declared]) -> list[Declared]:
     """What the rows declare and the records do not show: a treatment that did not arrive."""
     found = differences(a, b)
-    return [each for each in declared if not any(each.covers(difference.path) for difference in found)]
+    return [each for each in declared if each.paths and not any(each.covers(difference.path) for difference in found)]
 
 
 def _differences(a: Any, b: Any, path: Path) -> Iterator[Difference]:

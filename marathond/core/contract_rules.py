@@ -79,6 +79,7 @@ def _between(a: str, b: str, asked: Sequence[Asked], declared: Sequence[Declared
     missing = [
         f"{each.field} declares {'.'.join(each.paths[0])}: both are alike in it" for each in undelivered(left.shape, right.shape, tools)
     ]
+    missing += [f"{each.field}: it is not known what it declares" for each in declared if not each.paths]
     if not found and not missing:
         return None
     names = f"{trial_label(left.trial_id)} and {trial_label(right.trial_id)}"

@@ -5,12 +5,13 @@ Owns the reading and the pairing.  Decides nothing: the rules are core/contract_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 from marathond.agents.codex.contract import declared
 from marathond.core.arms import arm_from_data
-from marathond.core.contract_rules import Asked, contracts_differ
-from marathond.core.model import AgentKind
+from marathond.core.contract_rules import CODE, Asked, contracts_differ
+from marathond.core.model import AgentKind, Arm
 from marathond.core.model_rules import Found
 from marathond.flow.world import World
 from marathond.ledger.verbs import shapes, stored
@@ -30,8 +31,22 @@ class Contracts:
         seen = await ledger.read(shapes.count)
         if seen != self._seen:
             rows = await ledger.read(shapes.shapes, campaign_id)
-            arms = [arm_from_data(row.data) for row in await ledger.read(stored.arms_of, campaign_id) if row.kind == AgentKind.CODEX]
+            arms, strange = readable([row for row in await ledger.read(stored.arms_of, campaign_id) if row.kind == AgentKind.CODEX])
             declares = {(a.name, b.name): declared(a, b) for a, b in permutations(arms, 2)}
-            self._found = contracts_differ([Asked(row.trial_id, row.arm, row.task, row.shape) for row in rows], declares)
+            known = {arm.name for arm in arms}
+            asked = [Asked(row.trial_id, row.arm, row.task, row.shape) for row in rows if row.arm in known]
+            self._found = [*strange, *contracts_differ(asked, declares)]
             self._seen = seen
         return self._found
+
+
+def readable(rows: Sequence[stored.StoredArm]) -> tuple[list[Arm], list[Found]]:
+    """Arms, and of each row that another version wrote a finding: what cannot be compared must not end the intake of what was asked."""
+    arms, strange = [], []
+    for row in rows:
+        try:
+            arms.append(arm_from_data(row.data))
+        except (KeyError, ValueError, TypeError) as error:
+            what = f"the row of {row.name} was not written by this version ({type(error).__name__}: {error}): it is not compared"
+            strange.append(Found(CODE, "error", row.name, what))
+    return arms, strange

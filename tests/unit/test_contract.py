@@ -6,7 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,9 @@ from marathond.agents.codex import contract
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import ABSENT, Declared, Difference, differences, shape, tools_of, undeclared, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive
+from marathond.core.model import AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.flow.contracts import readable
+from marathond.ledger.verbs.stored import StoredArm
 
 surfaces = pytest.mark.parametrize("surface", contract.SURFACES)
 
@@ -39,7 +41,7 @@ def test_a14_the_shipped_arms_differ_in_what_their_drive_declares_alone(surface:
 
 
 @surfaces
-@pytest.mark.parametrize("drive", list(Drive))
+@pytest.mark.parametrize("drive", list(contract.DRIVES))
 def test_a15_no_shipped_arm_is_offered_a_search(surface: contract.Surface, drive: Drive) -> None:
     made = contract.reviewed(drive, surface)
     assert made["config"]["web_search"] == "disabled"
@@ -47,7 +49,7 @@ def test_a15_no_shipped_arm_is_offered_a_search(surface: contract.Surface, drive
 
 
 @surfaces
-@pytest.mark.parametrize("drive", list(Drive))
+@pytest.mark.parametrize("drive", list(contract.DRIVES))
 def test_what_is_replaced_is_named_and_nothing_of_one_run_is_left(surface: contract.Surface, drive: Drive) -> None:
     made = contract.reviewed(drive, surface)
     assert made["replaced"] == contract.REPLACED
@@ -118,7 +120,8 @@ def test_a_treatment_that_did_not_arrive_is_named() -> None:
 
 
 def test_every_field_of_a_row_says_what_it_declares() -> None:
-    known = {f"codex.{each.name}" for each in fields(CodexArm)} | set(arm_to_data(PLAIN)) - {"codex", "name"}
+    known = {f"codex.{each.name}" for each in fields(CodexArm)} | {f"codex.loopx.{each.name}" for each in fields(LoopXArm)}
+    known |= set(arm_to_data(PLAIN)) - {"codex", "name"}
     assert set(contract.DECLARES) == known
     assert contract.declared(PLAIN, arm(name="other")) == ()
     assert contract.row_differences(PLAIN, arm(name="other")) == []
@@ -126,6 +129,45 @@ def test_every_field_of_a_row_says_what_it_declares() -> None:
     assert contract.declared(GOAL, arm(Drive.GOAL, operator=True, unblocks_at_most=3)) == ()
     (found,) = contract.row_differences(GOAL, arm(Drive.GOAL, operator=True))
     assert found == Difference(("codex.operator",), False, True)
+
+
+def loopx(profile: LoopXProfile, drive: Drive = Drive.GOAL, **more: Any) -> Arm:
+    return arm(drive, profile.value, loopx=LoopXArm("x", "2.1.1", "wheel", profile=profile, **more))
+
+
+SSH, CLI = loopx(LoopXProfile.SSH_GOAL), loopx(LoopXProfile.CODEX_CLI)
+HEARTBEAT = loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE)
+
+
+def test_a14_each_pair_of_the_five_arms_declares_what_its_rows_differ_in() -> None:
+    def of(a: Arm, b: Arm) -> set[str]:
+        return {each.field for each in contract.declared(a, b)}
+
+    assert of(PLAIN, SSH) == of(PLAIN, HEARTBEAT) == of(GOAL, HEARTBEAT) == {"codex.drive", "codex.loopx"}
+    assert of(GOAL, CLI) == {"codex.loopx"} and of(SSH, CLI) == {"codex.loopx.profile"}
+    assert of(CLI, HEARTBEAT) == {"codex.drive", "codex.loopx.profile"}
+    tools = {path for each in contract.declared(PLAIN, HEARTBEAT) for path in each.paths if path[0] == "tools"}
+    assert tools == set(), "a wake is a turn with goals off"
+    assert contract.declared(HEARTBEAT, loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE, wake_interval_s=5.0)) == ()
+    assert of(SSH, loopx(LoopXProfile.SSH_GOAL, state_inside=True)) == {"codex.loopx.state_inside"}
+
+
+def test_a_field_that_nobody_declared_is_a_finding_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(contract.DECLARES, "codex.effort")
+    low = replace(PLAIN, name="low", codex=replace(PLAIN.codex, effort="low"))  # type: ignore[type-var]
+    assert contract.declared(PLAIN, low) == (Declared("codex.effort", ()),)
+    shapes = [asked(1, "plain"), asked(2, "low")]
+    (found,) = contracts_differ(shapes, {("plain", "low"): contract.declared(PLAIN, low)})
+    assert found.subject == "plain x low" and "codex.effort: it is not known what it declares" in found.detail
+
+
+def test_a_row_of_another_version_is_a_finding_and_no_error() -> None:
+    data = arm_to_data(GOAL)
+    newer = {**data, "codex": {**data["codex"], "mood": "good"}}
+    rows = [StoredArm(at, name, at, "codex", "h", row) for at, (name, row) in enumerate({"goal": data, "newer": newer}.items())]
+    arms, strange = readable(rows)
+    assert arms == [GOAL]
+    assert [(found.subject, found.severity) for found in strange] == [("newer", "error")] and "mood" in strange[0].detail
 
 
 def test_lists_of_named_elements_are_compared_by_name() -> None:

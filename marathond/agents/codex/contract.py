@@ -224,6 +224,34 @@ def _provider(key: str) -> tuple[Declared, ...]:
     return (Declared(f"codex.{key}", (("config", "model_providers", PROVIDER, key),)),)
 
 
+_OBJECTIVES = (("input", _SET), ("input", _OBJECTIVE))
+_WAKE = ("input", "user {instruction}")
+"""The first wake's text: LoopX's body follows the instruction."""
+
+DRIVE_MAKES: Mapping[Drive, tuple[Declared, ...]] = {
+    Drive.TURN: (),
+    Drive.GOAL: (
+        *(Declared("codex.drive", (("tools", name), ("tools", f"functions.exec/{name}"))) for name in GOAL_TOOLS),
+        *(Declared("codex.drive", (("input", label),)) for label in (_SET, _OBJECTIVE, _GO_ON)),
+        Declared("codex.drive", (("config", "features", "goals"),)),
+        *_told("codex.drive", "turn_trigger"),
+    ),
+    Drive.WAKE: (Declared("codex.drive", (_WAKE,)),),
+}
+"""What each has beside a turn with goals off."""
+
+
+def _loopx(field: str, *paths: Path) -> tuple[Declared, ...]:
+    return tuple(Declared(f"codex.loopx{field}", (path,)) for path in paths)
+
+
+_TOLD_OF: tuple[Path, ...] = (
+    ("input", "developer <skills_instructions>"),
+    ("input", "developer <permissions instructions>", "message"),
+    ("instructions",),
+)
+"""Skills that codex tells of begin the message that begins with the permissions otherwise."""
+
 DECLARES: Mapping[str, tuple[Declared, ...]] = {
     "kind": (Declared("kind", _ALL),),
     "codex.package": (Declared("codex.package", _ALL),),
@@ -237,13 +265,8 @@ DECLARES: Mapping[str, tuple[Declared, ...]] = {
     "codex.request_max_retries": _provider("request_max_retries"),
     "codex.stream_max_retries": _provider("stream_max_retries"),
     "codex.stream_idle_timeout_ms": _provider("stream_idle_timeout_ms"),
-    "codex.drive": (
-        *(Declared("codex.drive", (("tools", name), ("tools", f"functions.exec/{name}"))) for name in GOAL_TOOLS),
-        *(Declared("codex.drive", (("input", label),)) for label in (_SET, _OBJECTIVE, _GO_ON)),
-        Declared("codex.drive", (("config", "features", "goals"),)),
-        *_told("codex.drive", "turn_trigger"),
-    ),
-    "codex.objective": (Declared("codex.objective", (("input", _SET),)), Declared("codex.objective", (("input", _OBJECTIVE),))),
+    "codex.drive": tuple(each for made in DRIVE_MAKES.values() for each in made),
+    "codex.objective": tuple(Declared("codex.objective", (path,)) for path in _OBJECTIVES),
     "codex.token_budget": (Declared("codex.token_budget", (("input", _GO_ON),)),),
     # What the driver does between turns and after failures: nothing of it reaches codex before it happens.
     "codex.infra_retries": (),
@@ -251,6 +274,14 @@ DECLARES: Mapping[str, tuple[Declared, ...]] = {
     "codex.unblocks_at_most": (),
     "codex.turns_at_most": (),
     "codex.idle_turns_at_most": (),
+    "codex.loopx": _loopx("", *_TOLD_OF, *_OBJECTIVES, _WAKE),
+    # Another LoopX is another body, and its skills are others.
+    "codex.loopx.package": _loopx(".package", *_TOLD_OF, *_OBJECTIVES, _WAKE),
+    "codex.loopx.version": _loopx(".version", *_TOLD_OF, *_OBJECTIVES, _WAKE),
+    "codex.loopx.source": (),
+    "codex.loopx.state_inside": _loopx(".state_inside", *_OBJECTIVES, _WAKE),
+    "codex.loopx.profile": _loopx(".profile", *_OBJECTIVES, _WAKE),
+    "codex.loopx.wake_interval_s": (),
     # Of the container and its processes: codex does not tell the model, and a working directory is replaced.
     "argv": (),
     "env": (),
@@ -276,11 +307,20 @@ def _row(arm: Arm) -> dict[str, Any]:
     return {**plain, **({} if codex is None else {f"codex.{key}": value for key, value in codex.items()})}
 
 
+def field_of(path: Path) -> str:
+    """Name of the field of :data:`DECLARES` that a row difference is one of; of what this version does not know, its own."""
+    nested = ".".join(path)
+    return nested if nested in DECLARES else path[0]
+
+
 def declared(a: Arm, b: Arm) -> tuple[Declared, ...]:
-    """All that the rows of two codex arms declare to be different."""
-    fields = dict.fromkeys(found.path[0] for found in row_differences(a, b))
-    given = [each for field in fields for each in DECLARES[field]]
+    """All that the rows of two codex arms declare to be different.  Of a field that this version does not know it is not known what it
+    declares: it comes without paths."""
+    fields = dict.fromkeys(field_of(found.path) for found in row_differences(a, b))
+    given = [each for field in fields for each in DECLARES.get(field, (Declared(field, ()),))]
     if "codex.drive" in fields:
+        assert a.codex is not None and b.codex is not None
         # A goal's own fields say nothing of a turn, and all of the goal's context is the drive's already.
-        given = [each for each in given if each.field not in ("codex.objective", "codex.token_budget")]
+        given = [each for each in given if each.field not in ("codex.drive", "codex.objective", "codex.token_budget")]
+        given += [each for drive in (a.codex.drive, b.codex.drive) for each in DRIVE_MAKES[drive]]
     return tuple(given)
