@@ -52,7 +52,7 @@ async def check(env: Environment, cwd: str, loopx: LoopXArm) -> tuple[Goal, list
     passed = judge_look(told, loopx)
     goal = Goal(cwd, loopx.profile, goals.Paths.of(loopx, cwd), skills=tuple(told["skills"]["required"]))
     goal, more = await _set_up(env, goal)
-    await _nothing_left(env)
+    await nothing_left(env)
     where = "in the task's tree" if loopx.state_inside else "outside the task's tree"
     named = GatePassed("loopx goal", f"{goal.goal_id}, {goal.todo_id}; state {where}: {goal.state.registry}, {goal.state.runtime}")
     return goal, [*passed, named, *more, GatePassed("loopx left", "no process")]
@@ -171,7 +171,8 @@ def judge_doctor(answer: Mapping[str, Any]) -> str:
     return "skill delivery ready"
 
 
-async def _nothing_left(env: Environment) -> None:
+async def nothing_left(env: Environment) -> None:
+    """Raises GateFailed when what is LoopX's has not ended in a moment."""
     until = time.monotonic() + LEFT_S
     while left := await _of_loopx(env):
         if time.monotonic() > until:
