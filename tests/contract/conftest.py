@@ -24,14 +24,6 @@ SHELL_S = 300.0
 
 
 @pytest.fixture
-def docker_host() -> str:
-    host = os.environ.get("DOCKER_HOST", "")
-    if not host:
-        pytest.skip("no engine: DOCKER_HOST is not set")
-    return host
-
-
-@pytest.fixture
 def short_tmp() -> Iterator[Path]:
     """A folder whose path leaves room for a socket's name (107 bytes)."""
     path = Path(tempfile.mkdtemp(prefix="mdt"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -97,15 +96,22 @@ async def test_b02_the_counted_capacity_is_what_the_engine_then_gives(commands: 
         await engine.aclose()
 
 
-@pytest.fixture
-def restorable(docker_host: str) -> Iterator[PrivateEngine]:
-    """An engine with live-restore that has the shared engine's image."""
-    image = os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm")
+@pytest.fixture(scope="module")
+def restorable_made(docker_host: str) -> Iterator[PrivateEngine]:
     with private_dockerd(live_restore=True) as private:
-        with subprocess.Popen(["docker", "-H", docker_host, "save", image], stdout=subprocess.PIPE) as save:
-            subprocess.run(["docker", "-H", private.url, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
-        assert save.returncode == 0
+        private.load(docker_host, os.environ.get("MARATHOND_TEST_IMAGE", "marathond-sample:bookworm"))
         yield private
+
+
+@pytest.fixture
+def restorable(restorable_made: PrivateEngine) -> Iterator[PrivateEngine]:
+    """Running, with live-restore, and with the shared engine's image; made once, for it has to load that."""
+    plain = list(restorable_made.arguments)
+    yield restorable_made
+    if restorable_made.arguments != plain or restorable_made.process is None:
+        restorable_made.stop()
+        restorable_made.arguments[:] = plain
+        restorable_made.start()
 
 
 async def test_b11_an_engine_that_is_stopping_answers_over_old_connections_and_takes_no_new_ones(restorable: PrivateEngine) -> None:
