@@ -42,4 +42,15 @@ WHERE d.version = (SELECT max(version) FROM disclosure WHERE campaign_id = d.cam
 
 -- An arm's harness may fail beside codex.
 INSERT INTO void_code (code, side, explanation) VALUES
-    ('loopx_failed',          'infrastructure', 'LoopX gave the driver no answer: it could not be run, came to no end, or answered in an unknown form');
+    ('loopx_failed',          'infrastructure', 'LoopX gave the driver no answer: it could not be run, came to no end, or answered in an unknown form'),
+    ('loopx_python',          'infrastructure', 'the profile''s Python does not run in the container, or has no sqlite3'),
+    ('loopx_copies',          'infrastructure', 'another copy of LoopX can be found in the container'),
+    ('loopx_profile',         'infrastructure', 'the LoopX in the container is not the arm''s'),
+    ('loopx_command',         'infrastructure', 'a bare loopx in the agent''s shell is not the profile''s'),
+    ('loopx_node',            'infrastructure', 'LoopX finds no Node, or one that is too old, with its daemon stopped'),
+    ('loopx_skills',          'infrastructure', 'the skills that LoopX requires are not there or not whole'),
+    ('loopx_setup',           'infrastructure', 'LoopX did not set up the goal and its todo'),
+    ('loopx_quota',           'infrastructure', 'LoopX''s quota does not select the task''s todo: the goal would be hollow'),
+    ('loopx_body',            'infrastructure', 'the body that LoopX renders holds a placeholder, is too long, or differs where it must not'),
+    ('loopx_doctor',          'infrastructure', 'LoopX''s doctor does not call the delivery of its skills ready'),
+    ('loopx_left',            'infrastructure', 'a process of LoopX is still there after the gates');
