@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from marathond.demo.docker_http import DEFAULT_SOCKET, why_silent
 from marathond.demo.host import SetupError
+from marathond.staging.manifest import StagedTree
 from tests.support.harbor_env import harbor_env
+from tests.support.loopx_env import loopx_tree
 
 # How long an example takes says how busy the machine is, and nothing about the code; and examples by chance fail by chance: every run has
 # the same ones.  `HYPOTHESIS_PROFILE=search` looks for new ones.
@@ -44,6 +46,17 @@ def harbor() -> None:
     """Harbor itself is there for :mod:`tests.support.harbor_env`.  Where it cannot be had: a failure in CI, skipped elsewhere."""
     try:
         harbor_env("view")
+    except SetupError as err:
+        if IN_CI:
+            pytest.fail(str(err))
+        pytest.skip(str(err))
+
+
+@pytest.fixture(scope="session")
+def staged_loopx() -> StagedTree:
+    """The real LoopX as it is staged for campaigns.  Where it cannot be had: a failure in CI, skipped elsewhere."""
+    try:
+        return loopx_tree()
     except SetupError as err:
         if IN_CI:
             pytest.fail(str(err))
