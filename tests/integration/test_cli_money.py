@@ -125,7 +125,7 @@ def test_show_has_tokens_by_kind_cost_held_time_turns_and_the_end_of_the_log(rig
         "  driver: turns 2 completed, 1 failed   messages 1 first   unblocks 1 model   goal active → blocked → active   20 warnings"
         in lines
     )
-    assert "  receipt, schema 1:" in lines and "    turns.completed 2" in lines and "    model redevil second" in lines
+    assert "  receipt, schema 2:" in lines and "    turns.completed 2" in lines and "    model redevil second" in lines
     assert "  agent log, last 15 of 30 lines:" in lines
     found = json.loads(rig.ask("show", "--json", f"t{trial_id:04d}"))
     assert len(found["log"]) == 30 and found["receipt"]["data"]["list"] == [1, 2]

@@ -11,68 +11,51 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from marathond.agents.codex.account_loopx import Gates, LoopXAccount, Quota, Refused, Replayed, SetUp, WakeIntended
+from marathond.agents.codex.account_shapes import Detail
 from marathond.ports.agent import LogEntry, ReceiptInvalid
 
 TRANSITIONS_AT_MOST = 1000
 WARNINGS_AT_MOST = 50
 
 
-class _Detail(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-
-class _Nothing(_Detail):
+class _Nothing(Detail):
     pass
 
 
-class _Prepared(_Detail):
+class _Prepared(Detail):
     config_sha256: str
     base_url: str
     untrusted: list[str]
+    loopx: SetUp | None = None
 
 
-class _Thread(_Detail):
+class _Thread(Detail):
     thread_id: str
     model: str
     effort: str | None
 
 
-class _GoalSet(_Detail):
+class _GoalSet(Detail):
     objective: str
     token_budget: int | None
 
 
-class _Intended(_Detail):
+class _Intended(Detail):
     cause: str
 
 
-class _WakeIntended(_Detail):
-    cause: str
+class _Accepted(Detail):
+    mark: str
+
+
+class _TurnStarted(Detail):
     turn_id: str
 
 
-class _Gates(_Detail):
-    ids: list[str]
-
-
-class _Quota(_Detail):
-    should_run: bool
-    decision: str
-    action: str
-
-
-class _LoopXRefused(_Detail):
-    call: str
-    detail: str
-
-
-class _TurnStarted(_Detail):
-    turn_id: str
-
-
-class _TurnCompleted(_Detail):
+class _TurnCompleted(Detail):
     turn_id: str
     status: str
     cause: str
@@ -84,24 +67,24 @@ class _TurnCompleted(_Detail):
     heard: bool
 
 
-class _Goal(_Detail):
+class _Goal(Detail):
     status: str
     tokens_used: int
 
 
-class _Halted(_Detail):
+class _Halted(Detail):
     goal: str
 
 
-class _Warning(_Detail):
+class _Warning(Detail):
     text: str
 
 
-class _Stderr(_Detail):
+class _Stderr(Detail):
     line: str
 
 
-class _Counts(_Detail):
+class _Counts(Detail):
     requests: dict[str, int]
     errors: dict[str, int]
     notifications: dict[str, int]
@@ -109,30 +92,30 @@ class _Counts(_Detail):
     refused: dict[str, int]
 
 
-class _Ended(_Detail):
+class _Ended(Detail):
     by: str
     why: str
 
 
-KINDS: Mapping[str, type[_Detail]] = {
+KINDS: Mapping[str, type[Detail]] = {
     "prepared": _Prepared,
     "server": _Nothing,
     "thread_intended": _Nothing,
     "thread": _Thread,
     "goal_set": _GoalSet,
     "turn_intended": _Intended,
-    "wake_intended": _WakeIntended,
-    "turn_accepted": _Nothing,
+    "wake_intended": WakeIntended,
+    "turn_accepted": _Accepted,
     "acted": _Nothing,
     "turn_started": _TurnStarted,
     "turn_completed": _TurnCompleted,
     "goal": _Goal,
     "unblock": _Intended,
-    "loopx_gate": _Gates,
-    "gate_cleared": _Gates,
-    "quota": _Quota,
-    "replayed": _TurnStarted,
-    "loopx_refused": _LoopXRefused,
+    "loopx_gate": Gates,
+    "gate_cleared": Gates,
+    "quota": Quota,
+    "replayed": Replayed,
+    "loopx_refused": Refused,
     "stalled": _Nothing,
     "silent_turn": _TurnStarted,
     "warning": _Warning,
@@ -190,16 +173,9 @@ class Account:
     turns_ms: int = 0
     retries: int = 0
     unblocks: Counter[str] = field(default_factory=Counter)
-    wakes: Counter[str] = field(default_factory=Counter)
-    """Intended ones, by cause."""
-    wake_ids: list[str] = field(default_factory=list)
-    """LoopX's, of all wakes."""
-    replayed: list[str] = field(default_factory=list)
-    """Of those, the ones that LoopX told the agent it knew before."""
-    polls: Counter[str] = field(default_factory=Counter)
-    """By the scheduler's action."""
-    gates_cleared: int = 0
-    loopx_refused: str = ""
+    accepted: set[str] = field(default_factory=set)
+    """Marks of the messages that codex took."""
+    loopx: LoopXAccount = field(default_factory=LoopXAccount)
     warnings: list[str] = field(default_factory=list)
     warnings_left_out: int = 0
     no_commands: bool = False
@@ -238,6 +214,7 @@ class _Sum:
         match detail:
             case _Prepared():
                 made.config_sha256, made.base_url, made.untrusted = detail.config_sha256, detail.base_url, tuple(detail.untrusted)
+                made.loopx.set_up = detail.loopx
             case _Thread():
                 made.thread_ids.append(detail.thread_id)
                 made.model, made.effort = detail.model, detail.effort or ""
@@ -248,13 +225,14 @@ class _Sum:
             case _Intended():
                 made.unblocks[detail.cause] += 1
                 self._setting = {"model": "operator", "gate": "operator", "infra": "retry"}.get(detail.cause, "stalled")
-            case _WakeIntended() | _Gates() | _Quota() | _LoopXRefused():
-                self._loopx(entry.kind, detail)
+            case WakeIntended() | Gates() | Quota() | Replayed() | Refused():
+                made.retries += isinstance(detail, WakeIntended) and detail.cause == "retry"
+                made.loopx.take(entry.kind, detail)
+            case _Accepted(mark=mark):
+                made.accepted.add(mark)
             case _TurnStarted() if entry.kind == "turn_started":
                 made.begun.add(detail.turn_id)
                 self._in_flight = detail.turn_id
-            case _TurnStarted() if entry.kind == "replayed":
-                made.replayed.append(detail.turn_id)
             case _TurnStarted():
                 made.silent += 1
             case _TurnCompleted():
@@ -275,22 +253,6 @@ class _Sum:
                 made.why = why
             case _:
                 self._plain(entry.kind)
-
-    def _loopx(self, kind: str, detail: _Detail) -> None:
-        made = self.made
-        match detail:
-            case _WakeIntended(cause=cause, turn_id=turn_id):
-                made.retries += cause == "retry"
-                made.wakes[cause] += 1
-                made.wake_ids.append(turn_id)
-            case _Quota(action=action):
-                made.polls[action] += 1
-            case _LoopXRefused(call=call, detail=said):
-                made.loopx_refused = f"{call}: {said}"
-            case _Gates(ids=ids) if kind == "gate_cleared":
-                made.gates_cleared += len(ids)
-            case _:
-                pass
 
     def _plain(self, kind: str) -> None:
         made = self.made
@@ -360,7 +322,7 @@ class _Sum:
         return made
 
 
-def read(seq: int, kind: str, detail: Mapping[str, Any]) -> _Detail:
+def read(seq: int, kind: str, detail: Mapping[str, Any]) -> Detail:
     """:raises ReceiptInvalid:"""
     shape = KINDS.get(kind)
     if shape is None:

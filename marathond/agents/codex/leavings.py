@@ -20,15 +20,21 @@ from marathond.agents.codex import config as files
 from marathond.agents.codex.account import Account
 from marathond.agents.codex.receipt import SCHEMA, validated
 from marathond.agents.codex.rollout import Rollout
+from marathond.agents.codex.traffic import Traffic
 from marathond.agents.codex.transcript import NAME as MESSAGES
+from marathond.agents.codex.treatment import Told
+from marathond.agents.loopx import left, profile
 from marathond.ports.agent import Finished, Keep, LogEntry, Receipt, RunDir
 
-SESSIONS, HOME = "sessions", "codex-home"
+SESSIONS, HOME, LOOPX = "sessions", "codex-home", "loopx"
 KEEPS: Sequence[Keep] = (
     Keep("home/sessions", SESSIONS, ("*.jsonl",), deep=True),
     Keep("home", HOME, ("config.toml", "*.sqlite", "*.sqlite-wal", "*.sqlite-shm")),
+    Keep("harness/state", LOOPX, ("*.json", "*.jsonl", "*.md", "*.sqlite", "*.sqlite-wal", "*.sqlite-shm"), deep=True),
 )
-"""No ``tmp/`` (it holds links out of the folder), and nothing that could hold a key."""
+"""Of LoopX its registry, its runtime and its goal, without its locks, where they lie outside the task's tree.
+
+No ``tmp/`` (it holds links out of the folder), and nothing that could hold a key."""
 TRAJECTORY, RECEIPT = "trajectory.json", "receipt.json"
 CONFIG_BEFORE = "config.before.toml"
 """Kept where the run changed config.toml."""
@@ -64,13 +70,36 @@ def _collected(run: Finished, entries: Sequence[LogEntry]) -> Receipt:
     if added.config_sha256 and config_after != added.config_sha256:
         _config_before(run, added)
     looked = databases.look(run.run_dir.kept / HOME, run.run_dir.root / SCRATCH)
+    told = _told(run, added, heard)
     made, source = _trajectory(run, added, threads)
     if made.document is not None:
         _write(run.run_dir.kept / TRAJECTORY, made.document)
-    data, remarks = summary.receipt(run, added, heard, threads.main, threads.others, threads.passed, config_after, looked, made, source)
+    main, others, passed = threads.main, threads.others, threads.passed
+    data, remarks = summary.receipt(run, added, heard, main, others, passed, config_after, looked, made, source, told)
     data = validated(data).model_dump(mode="json")
     _write(run.run_dir.kept / RECEIPT, data)
     return Receipt(SCHEMA, data, remarks)
+
+
+def _told(run: Finished, added: Account, heard: Traffic) -> Told:
+    """Of an arm with LoopX; of any other nothing is looked for."""
+    if run.arm.codex is None or run.arm.codex.loopx is None:
+        return summary.NOTHING_TOLD
+    path, goal = run.run_dir.root / MESSAGES, added.loopx.set_up
+    commands, sent = traffic.commands(path, added.thread_id), traffic.sent(path)
+    runtime = None if goal is None else profile.below_state(goal.state.runtime)
+    if goal is None or runtime is None:
+        return Told(commands, sent, heard.whole)
+    kept = run.run_dir.kept / LOOPX
+    state_file = profile.below_state(goal.state.state_file)
+    return Told(
+        commands,
+        sent,
+        heard.whole,
+        left.events(kept / runtime / "goals" / goal.goal_id / left.EVENTS),
+        None if state_file is None else left.todos_in(kept / state_file),
+        databases.look(kept / runtime / left.DATABASES, run.run_dir.root / SCRATCH),
+    )
 
 
 def _messages(run: RunDir) -> None:

@@ -15,20 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from marathond.agents.codex.receipt_loopx import LoopXPart
+from marathond.agents.codex.receipt_part import Counts, DatabasePart, Part, Text
 from marathond.ports.agent import ReceiptInvalid
 
-SCHEMA = 1
+SCHEMA = 2
 SCHEMA_FILE = Path(__file__).with_name("receipt.schema.json")
-Counts = dict[str, int]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class Names(_Part):
+class Names(Part):
     """``treatment``: the arm's row as codex was given it; ``loopx.…``: what of it is LoopX's."""
 
     trial: str
@@ -40,7 +37,7 @@ class Names(_Part):
     treatment: dict[str, str | int | float | bool | None]
 
 
-class Versions(_Part):
+class Versions(Part):
     """``package`` identifies the staged tree; ``tree_sha256`` is all of its hash, None where it is staged no longer.  ``told``: what codex
     itself wrote into its rollouts."""
 
@@ -51,14 +48,7 @@ class Versions(_Part):
     told: list[str]
 
 
-class Text(_Part):
-    """A text that was given, by its hash.  ``chars`` in characters."""
-
-    sha256: str
-    chars: int
-
-
-class Given(_Part):
+class Given(Part):
     """What codex ran with.  ``model`` and ``effort`` as the thread's start answered; empty: no thread was started.
 
     ``config_after``: sha256, or a word for a file that cannot be read.  ``tools`` None: this surface does not tell them.
@@ -78,7 +68,7 @@ class Given(_Part):
     gates: dict[str, str]
 
 
-class Rpc(_Part):
+class Rpc(Part):
     """By method.  ``complete``: all of it was written down; otherwise there was at least so much.  ``refused``: requests of the server."""
 
     complete: bool
@@ -92,7 +82,7 @@ class Rpc(_Part):
     refused: Counts
 
 
-class Turns(_Part):
+class Turns(Part):
     """Of the main thread, as the driver counted; ``told``: by status, as its rollout does.  ``open``: begun, with no end that it saw.
     ``silent``: completed with neither a word nor an act.  ``unheard``: not heard from start to end.  ``acts``: items that did something;
     ``commands`` among them, or as many as the rollout tells where that is more (a turn that was stopped)."""
@@ -109,7 +99,7 @@ class Turns(_Part):
     retries: int
 
 
-class Change(_Part):
+class Change(Part):
     """``cause``: see ``account.Transition``."""
 
     at: str
@@ -118,7 +108,7 @@ class Change(_Part):
     tokens_used: int
 
 
-class GoalPart(_Part):
+class GoalPart(Part):
     objective: str
     token_budget: int | None
     status: str
@@ -126,7 +116,7 @@ class GoalPart(_Part):
     changes_left_out: int
 
 
-class Unblocks(_Part):
+class Unblocks(Part):
     """How often a goal was set active again; ``gate``: with LoopX's gates cleared, or these alone between two wakes."""
 
     model: int
@@ -135,14 +125,14 @@ class Unblocks(_Part):
     gate: int
 
 
-class Errors(_Part):
+class Errors(Part):
     """codexErrorInfo as one word: of failed turns, and of errors that codex itself got over."""
 
     failed: Counts
     retried: Counts
 
 
-class ByKind(_Part):
+class ByKind(Part):
     """Tokens.  ``cached`` and ``cache_write`` are parts of ``input``, ``reasoning`` is a part of ``output``."""
 
     input: int
@@ -164,7 +154,7 @@ class Difference(ByKind):
     answers: int | None
 
 
-class Client(_Part):
+class Client(Part):
     """``source``: ``rollouts``, or ``app-server`` where none was left (then without a count of answers)."""
 
     source: Literal["rollouts", "app-server"]
@@ -181,7 +171,7 @@ class ModelSum(ByKind):
     cost_usd: float | None
 
 
-class Gateway(_Part):
+class Gateway(Part):
     """``models``: as the provider named them.  ``answers``: requests whose usage is known; ``in_flight``: whose end was not told."""
 
     models: dict[str, ModelSum]
@@ -190,7 +180,7 @@ class Gateway(_Part):
     in_flight: int
 
 
-class TokensPart(_Part):
+class TokensPart(Part):
     """``difference``: gateway minus client, None where one of them is not known.  ``explained``: there is none, or what was in flight when
     the run ended, or cut, may account for it."""
 
@@ -200,7 +190,7 @@ class TokensPart(_Part):
     explained: bool | None
 
 
-class Time(_Part):
+class Time(Part):
     """``ran_ms`` None: its end was not seen.  ``turns_ms``: sum of the turns' durations as codex told them."""
 
     started_at: str
@@ -212,7 +202,7 @@ class Time(_Part):
     turns_ms: int
 
 
-class End(_Part):
+class End(Part):
     """``by``: a value of EndedBy, None where the trial was void before.  ``deadline``: its time was spent."""
 
     by: str | None
@@ -225,7 +215,7 @@ class End(_Part):
     void_reason: str | None
 
 
-class SubAgent(_Part):
+class SubAgent(Part):
     """``rollout``: whether one was left; without, its tokens are what the app-server told."""
 
     thread_id: str
@@ -236,22 +226,12 @@ class SubAgent(_Part):
     tokens: Sum
 
 
-class LeftOut(_Part):
+class LeftOut(Part):
     path: str
     why: str
 
 
-class DatabasePart(_Part):
-    """``check``: ``ok``, or SQLite's word."""
-
-    name: str
-    bytes: int
-    log_bytes: int
-    tables: int
-    check: str
-
-
-class Trajectory(_Part):
+class Trajectory(Part):
     """``source`` as of :class:`Client`.  ``cut``: texts that were shortened."""
 
     source: Literal["rollouts", "app-server"]
@@ -260,7 +240,7 @@ class Trajectory(_Part):
     left_out: int
 
 
-class KeptPart(_Part):
+class KeptPart(Part):
     """Copies beside this receipt.  ``unreadable``: lines of rollouts that are not as they must be; ``unknown``: kinds of lines that are not
     known here, with their numbers."""
 
@@ -275,11 +255,11 @@ class KeptPart(_Part):
     trajectory: Trajectory | None
 
 
-class CodexReceipt(_Part):
-    """Schema 1."""
+class CodexReceipt(Part):
+    """Schema 2.  ``loopx`` None: the arm has none."""
 
     receipt: Literal["codex"] = "codex"
-    schema_number: Literal[1] = 1
+    schema_number: Literal[2] = 2
     names: Names
     versions: Versions
     given: Given
@@ -299,6 +279,7 @@ class CodexReceipt(_Part):
     rerouted: bool
     no_commands: bool
     kept: KeptPart
+    loopx: LoopXPart | None
     remarks: list[str] = Field(description="codes of the findings that were raised with it")
 
 

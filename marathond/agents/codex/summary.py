@@ -12,12 +12,15 @@ from dataclasses import asdict
 from typing import Any
 
 from marathond import __version__
+from marathond.agents.codex import treatment
 from marathond.agents.codex.account import Account
 from marathond.agents.codex.atif import Made
 from marathond.agents.codex.databases import TOO_LARGE, Database
+from marathond.agents.codex.receipt import SCHEMA
 from marathond.agents.codex.rollout import Called, Ran, Rollout, TurnBegan, TurnEnded, sha256
 from marathond.agents.codex.rollout_shapes import Tokens
 from marathond.agents.codex.traffic import Traffic
+from marathond.agents.codex.treatment import Told
 from marathond.core.model import CodexArm, EndedBy
 from marathond.core.text import iso_utc
 from marathond.ports.agent import Finished, Remark, Spent
@@ -25,6 +28,7 @@ from marathond.ports.agent import Finished, Remark, Spent
 LEFT_OUT_AT_MOST, TOOLS_AT_MOST, SUB_AGENTS_AT_MOST = 200, 500, 500
 KINDS = ("input", "cached", "cache_write", "output", "reasoning")
 DEADLINE = frozenset({EndedBy.DEADLINE, EndedBy.TIMER})
+NOTHING_TOLD = Told()
 ZERO = {"answers": 0, **dict.fromkeys(KINDS, 0)}
 
 
@@ -39,11 +43,13 @@ def receipt(
     looked: Sequence[Database],
     made: Made,
     source: str,
+    told: Told = NOTHING_TOLD,
 ) -> tuple[dict[str, Any], list[Remark]]:
     """The data, and what people should know.
 
     :param passed: files among the sessions that were passed over.
     :param source: what ``made``, the trajectory, was made from.
+    :param told: what the arm's LoopX is judged by.
     """
     codex = run.arm.codex
     assert codex is not None
@@ -52,7 +58,7 @@ def receipt(
     kept = _kept(run, rollouts, passed, looked, made, source)
     data: dict[str, Any] = {
         "receipt": "codex",
-        "schema_number": 1,
+        "schema_number": SCHEMA,
         "names": {
             "trial": run.trial,
             "campaign": run.campaign,
@@ -105,8 +111,9 @@ def receipt(
         "rerouted": added.rerouted,
         "no_commands": added.no_commands,
         "kept": kept,
+        "loopx": treatment.part(run, added, rollouts, told),
     }
-    remarks = _remarks(data)
+    remarks = [*_remarks(data), *treatment.remarks(run, data["loopx"])]
     return {**data, "remarks": [remark.code for remark in remarks]}, remarks
 
 
@@ -351,7 +358,8 @@ def _remarks(data: dict[str, Any]) -> list[Remark]:
     incomplete = [f"{each['path']}: {each['why']}" for each in kept["left_out"]]
     if kept["unreadable"]:
         incomplete.append(f"{kept['unreadable']} lines of rollouts are unreadable, the first: {kept['first_unreadable']}")
-    incomplete += [f"{each['name']}: {each['check']}" for each in kept["databases"] if each["check"] not in ("ok", TOO_LARGE)]
+    databases = [*kept["databases"], *(data["loopx"] or {}).get("databases", ())]
+    incomplete += [f"{each['name']}: {each['check']}" for each in databases if each["check"] not in ("ok", TOO_LARGE)]
     if data["thread_id"] and turns["by_status"] and not kept["rollouts"]:
         incomplete.append("no rollout was left")
     if incomplete:

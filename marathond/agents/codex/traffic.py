@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from marathond.agents.codex import drive
-from marathond.agents.codex.messages import ItemEntry
+from marathond.agents.codex.messages import ItemEntry, TurnStart
 from marathond.agents.codex.notices import NOTIFICATIONS, OnError, OnTokenUsage
-from marathond.agents.codex.shapes import Model, Tokens, Wire
+from marathond.agents.codex.shapes import COMMAND, Model, Tokens, Wire
 from marathond.agents.codex.transcript import BYTES_AT_MOST
 
 NAMES_AT_MOST = 200
@@ -84,6 +84,48 @@ def items(path: Path, thread_id: str) -> list[Mapping[str, Any]]:
             if isinstance(item, dict) and isinstance(item.get("id"), str) and len(found) < ITEMS_AT_MOST:
                 found.setdefault(item["id"], item)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A command as codex told of it: with the shell that it wraps around it."""
+
+    thread_id: str
+    item_id: str
+    command: str
+
+
+def commands(path: Path, thread_id: str) -> list[Commanded]:
+    """Of all threads, each once, in the order in which they began; also those that never ended.  A history tells of ``thread_id``, the one
+    that is driven.  Blocking."""
+    found: dict[tuple[str, str], Commanded] = {}
+    for way, message in _messages(path):
+        params, result = message.get("params"), message.get("result")
+        if way != "in":
+            continue
+        if message.get("method") in ("item/started", "item/completed") and isinstance(params, dict):
+            entries = [(str(params.get("threadId")), params)]
+        elif isinstance(result, dict) and isinstance(result.get("data"), list):
+            entries = [(thread_id, each) for each in result["data"] if isinstance(each, dict) and _is(ItemEntry, each)]
+        else:
+            continue
+        for thread, item in ((thread, entry.get("item")) for thread, entry in entries):
+            if not isinstance(item, dict) or item.get("type") != COMMAND or len(found) >= ITEMS_AT_MOST:
+                continue
+            if isinstance(item.get("id"), str) and isinstance(item.get("command"), str):
+                found.setdefault((thread, item["id"]), Commanded(thread, item["id"], item["command"]))
+    return list(found.values())
+
+
+def sent(path: Path) -> dict[str, str]:
+    """The text of each message that was sent, by its mark.  Blocking."""
+    found: dict[str, str] = {}
+    for way, message in _messages(path):
+        params = message.get("params")
+        if way == "out" and message.get("method") == TurnStart.METHOD and isinstance(params, dict) and len(found) < ITEMS_AT_MOST:
+            texts = [part.get("text") for part in params.get("input", ()) if isinstance(part, dict)]
+            found[str(params.get("clientUserMessageId"))] = "".join(text for text in texts if isinstance(text, str))
+    return found
 
 
 def _heard(made: Traffic, method: str, params: Any) -> None:

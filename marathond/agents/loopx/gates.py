@@ -93,6 +93,7 @@ def judge_look(told: Mapping[str, Any], loopx: LoopXArm) -> list[GatePassed]:
         raise GateFailed("loopx_skills", f"{profile.AGENT_SKILLS}: {faults}"[:2000])
     return [
         GatePassed("loopx", f"{loopx.version}, the only one; {' '.join(sorted(set(seen['bare'].values())))} in {', '.join(seen['bare'])}"),
+        GatePassed("loopx python", f"{told['python']}, with sqlite3"),
         GatePassed("loopx node", f"{node['version']}, at least {node['least']}"),
         GatePassed("loopx skills", f"{len(skills)}: {', '.join(skills)}"[:1000]),
     ]

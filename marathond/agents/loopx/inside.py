@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -218,7 +219,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     root, cli = asked["root"], f"{asked['root']}/bin/loopx"
     signal.alarm(int(asked["timeout_s"]))
     if asked["look"]:
-        told = {"look": look(root, cli), "version": version(cli), "sqlite": sqlite()}
+        told = {"look": look(root, cli), "version": version(cli), "python": platform.python_version(), "sqlite": sqlite()}
         environment(root)
         # Without sqlite3 LoopX cannot be imported, or only half of it.
         return told if told["sqlite"] else {**told, "node": node(), "skills": skills(f"{os.environ['CODEX_HOME']}/skills")}

@@ -35,6 +35,11 @@ printf 'node ' && {NODE} --version
 """
 
 
+def below_state(path: str) -> str | None:
+    """A path in the container as one below ``run_dir.harness / "state"``; None: it lies elsewhere, in the task's tree."""
+    return path.removeprefix(f"{STATE}/") if path.startswith(f"{STATE}/") else None
+
+
 def tree(arm: LoopXArm, staged: Mapping[str, Path]) -> Path:
     """The staged profile on the host.  Raises GateFailed when it is not staged."""
     found = staged.get(arm.package)
