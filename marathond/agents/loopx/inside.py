@@ -154,7 +154,7 @@ def look(root: str, cli: str) -> dict[str, Any]:
             continue
         seen.add(real)
         try:
-            done = subprocess.run([str(python), "-c", FIND], capture_output=True, text=True, timeout=PATHS_S, check=False)
+            done = subprocess.run([str(python), "-B", "-c", FIND], capture_output=True, text=True, timeout=PATHS_S, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue  # a Python that does not run imports nothing
         copies += [f"{python}: {line}" for line in done.stdout.splitlines() if line.strip()]
