@@ -54,3 +54,24 @@ INSERT INTO void_code (code, side, explanation) VALUES
     ('loopx_body',            'infrastructure', 'the body that LoopX renders holds a placeholder, is too long, or differs where it must not'),
     ('loopx_doctor',          'infrastructure', 'LoopX''s doctor does not call the delivery of its skills ready'),
     ('loopx_left',            'infrastructure', 'a process of LoopX is still there after the gates');
+
+-- One row per trial of an arm with LoopX that has its receipt.  delivered: all of LoopX reached the agent; used: the agent called it.
+-- calls: in the texts of its commands; calls_logged: by LoopX's own log, without the harness's, NULL: it was not left.  first_call: which of
+-- its commands was the first with a call.  wakes: that codex took, NULL for arms that are driven by a goal.
+CREATE VIEW v_treatment AS
+SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate, t.state,
+    json_extract(r.loopx, '$.delivered_all') AS delivered, json_extract(r.loopx, '$.used_any') AS used,
+    json_extract(r.loopx, '$.used.calls') AS calls,
+    iif(json_extract(r.loopx, '$.used.events') IS NULL, NULL,
+        (SELECT coalesce(sum(value), 0) FROM json_each(r.loopx, '$.used.events.agent'))) AS calls_logged,
+    json_extract(r.loopx, '$.used.first') AS first_call,
+    json_extract(r.loopx, '$.delivered.wakes.taken') AS wakes,
+    json_extract(r.loopx, '$.operator.model') AS unblocks_model,
+    json_extract(r.loopx, '$.operator.infra') AS unblocks_infra,
+    json_extract(r.loopx, '$.operator.gate') AS unblocks_gate
+FROM (SELECT trial_id, json_extract(receipt_json, '$.loopx') AS loopx FROM receipt WHERE json_type(receipt_json, '$.loopx') = 'object') AS r
+JOIN trial AS t ON t.trial_id = r.trial_id
+JOIN cell ON cell.cell_id = t.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id
+JOIN task ON task.task_id = cell.task_id
+JOIN arm ON arm.arm_id = t.arm_id;

@@ -6,8 +6,8 @@ Owns where an arm's row comes from, and how it is shown.  Reads; needs neither a
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
 from marathond.agents.codex import contract
@@ -24,8 +24,9 @@ from marathond.core.disclosure import Disclosure
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import ConfigError, LedgerRefused, StageError
 from marathond.core.model import Arm, Drive
-from marathond.ledger.verbs import shapes, stored
+from marathond.ledger.verbs import shapes, stored, treatments
 from marathond.ledger.verbs.disclosures import told
+from marathond.ledger.verbs.treatments import Treated
 from marathond.practice.script import CODE_MODELS
 from marathond.service.disclosing import conditions
 from marathond.service.protocol import Exit
@@ -52,12 +53,14 @@ class Gathered:
     """``asked``: first requests of the campaign's trials, of codex arms that have begun to ask.
 
     ``disclosures``: the ledger's; of arms that are not submitted yet, what their rows and the settings give.
+    ``treated``: arms with LoopX, of whose trials there are receipts.
     """
 
     campaign: str
     arms: tuple[ArmShown, ...]
     asked: tuple[shapes.ShapeRow, ...] = ()
     disclosures: tuple[Disclosure, ...] = ()
+    treated: Mapping[str, Treated] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmShown:
         """:raises CallFailed: exit 2, there is none of that name; with the names there are."""
@@ -94,7 +97,7 @@ def gather(chosen: Settled, campaign: str | None) -> Gathered:
     merged = [_merged(shown, now.get(shown.arm.name)) for shown in stored_arms.arms]
     arms = (*merged, *(shown for name, shown in now.items() if name not in known))
     told_of = (*stored_arms.disclosures, *_not_submitted(settings, configured, known))
-    return Gathered(stored_arms.campaign, arms, stored_arms.asked, told_of)
+    return replace(stored_arms, arms=arms, disclosures=told_of)
 
 
 def _not_submitted(settings: Settings, arms: Sequence[ArmShown], known: Collection[str]) -> tuple[Disclosure, ...]:
@@ -123,7 +126,7 @@ def _stored(chosen: Settled, campaign: str | None, configured: str | None) -> Ga
         if found is None:
             return None
         arms = tuple(ArmShown(_read(row), row.treatment_hash, LEDGER) for row in stored.arms_of(c, found[0]))
-        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])), told(c, found[0]).rows)
+        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])), told(c, found[0]).rows, treatments.treated(c, found[0]))
 
 
 def _read(row: stored.StoredArm) -> Arm:
@@ -190,17 +193,26 @@ def print_list(found: Gathered, *, as_json: bool) -> None:
             "-" if (codex := shown.arm.codex) is None else codex.drive.value,
             "-" if codex is None or codex.drive is not Drive.GOAL else "yes" if codex.operator else "no",
             caps(shown.arm),
+            *(_treated(found, shown.arm.name) if found.treated else ()),
             _short(shown.treatment),
             shown.source,
         )
         for shown in found.arms
     ]
-    for line in table((*columns, Column("treatment"), Column("from", least=6)), rows, where):
+    given = (Column("delivered", right=True), Column("used", right=True)) if found.treated else ()
+    for line in table((*columns, *given, Column("treatment"), Column("from", least=6)), rows, where):
         say(line)
     if found.disclosures:
         say()
     for line in short(found.disclosures, [shown.arm.name for shown in found.arms], where):
         say(line)
+
+
+def _treated(found: Gathered, arm: str) -> tuple[str, str]:
+    """To how many trials LoopX was delivered, and in how many the agent used it."""
+    if (counts := found.treated.get(arm)) is None:
+        return "-", "-"
+    return f"{counts.delivered}/{counts.trials}", f"{counts.used}/{counts.trials}"
 
 
 def caps(arm: Arm) -> str:
@@ -222,7 +234,9 @@ def _short(treatment: str) -> str:
 
 def _as_json(found: Gathered, shown: ArmShown) -> dict[str, Any]:
     mine = [each for each in found.disclosures if shown.arm.name in each.arms]
-    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source, "disclosures": rows_as_json(mine)}
+    counts = found.treated.get(shown.arm.name)
+    told_of = {"disclosures": rows_as_json(mine), "loopx_trials": None if counts is None else asdict(counts)}
+    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source, **told_of}
 
 
 # ---- one arm
@@ -233,7 +247,8 @@ def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool)
     made = file = None
     if shown.arm.codex is not None:
         chosen = surface_of(shown.arm, surface)
-        made, file = contract.reviewed(shown.arm.codex.drive, chosen), contract.file_of(shown.arm.codex.drive, chosen)
+        record = contract.name_of(shown.arm.codex)
+        made, file = contract.reviewed(record, chosen), contract.file_of(record, chosen)
     if as_json:
         print_json({**_as_json(found, shown), "contract": made})
         return
@@ -283,6 +298,10 @@ def _contract_lines(made: dict[str, Any], name: str) -> Iterator[str]:
     for item in made["input"]:
         size = len(item.get("text", item.get("output", "")))
         yield f"  input {clean(item[NAME])}" + (f", {size:,} characters" if size else "")
+    if loopx := made.get("loopx"):
+        given, events = loopx["set_up"], {event[NAME]: event["summary"] for event in loopx["events"]}
+        yield f"  LoopX goal {clean(given['goal_id'])}, profile {clean(given['profile'])}, {clean('; '.join(events.values()))}"
+        yield f"  LoopX state {clean(', '.join(given['state'].values()))}"
 
 
 def _names(named: Sequence[dict[str, Any]]) -> str:

@@ -1194,6 +1194,24 @@ FROM (
     FROM network_pool AS p
 );
 
+CREATE VIEW v_treatment AS
+SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate, t.state,
+    json_extract(r.loopx, '$.delivered_all') AS delivered, json_extract(r.loopx, '$.used_any') AS used,
+    json_extract(r.loopx, '$.used.calls') AS calls,
+    iif(json_extract(r.loopx, '$.used.events') IS NULL, NULL,
+        (SELECT coalesce(sum(value), 0) FROM json_each(r.loopx, '$.used.events.agent'))) AS calls_logged,
+    json_extract(r.loopx, '$.used.first') AS first_call,
+    json_extract(r.loopx, '$.delivered.wakes.taken') AS wakes,
+    json_extract(r.loopx, '$.operator.model') AS unblocks_model,
+    json_extract(r.loopx, '$.operator.infra') AS unblocks_infra,
+    json_extract(r.loopx, '$.operator.gate') AS unblocks_gate
+FROM (SELECT trial_id, json_extract(receipt_json, '$.loopx') AS loopx FROM receipt WHERE json_type(receipt_json, '$.loopx') = 'object') AS r
+JOIN trial AS t ON t.trial_id = r.trial_id
+JOIN cell ON cell.cell_id = t.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id
+JOIN task ON task.task_id = cell.task_id
+JOIN arm ON arm.arm_id = t.arm_id;
+
 CREATE VIEW v_trial AS
 SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('c%04d', t.cell_id) AS cell,
     printf('b%04d', cell.block_id) AS block,

@@ -12,7 +12,7 @@ from support.ledgers import ENGINE, T0, arm, bring_to, cell, daemon_void, fill, 
 from support.spending import spend
 
 from marathond.core.money import NUSD
-from marathond.ledger.verbs import admission, campaigns, findings, networks, operator, status, trials
+from marathond.ledger.verbs import admission, agentlog, campaigns, findings, networks, operator, status, treatments, trials
 
 COLUMNS = {
     "v_cell": "campaign cell block task arm replicate ordinal state trial trial_state reward partial tests_passed tests_total ended_by "
@@ -31,8 +31,20 @@ COLUMNS = {
     "v_usage": "campaign trial task arm replicate state account model requests failed unknown input_tokens cached_tokens "
     "cache_write_tokens output_tokens reasoning_tokens held_s retries cost_usd unpriced",
     "v_disclosure": "campaign code arms text compared_with position version at_ms at",
+    "v_treatment": "campaign trial task arm replicate state delivered used calls calls_logged first_call wakes unblocks_model "
+    "unblocks_infra unblocks_gate",
 }
 """The interface.  A column may be added at the end of this list; none may change its name or meaning."""
+
+LOOPX = {
+    **{"delivered_all": True, "used_any": True, "operator": {"model": 1, "infra": 2, "gate": 3}, "delivered": {"wakes": {"taken": 4}}},
+    "used": {"calls": 5, "first": 2, "events": {"agent": {"todo_add": 1, "refresh_state": 2}}},
+}
+"""What of a receipt of LoopX the view reads."""
+UNUSED = {
+    **{**LOOPX, "used_any": False, "delivered_all": False, "delivered": {"wakes": None}},
+    "used": {"calls": 0, "first": None, "events": None},
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +68,9 @@ def c() -> Iterator[sqlite3.Connection]:
         spend(made, trial_id, dollars)
         spend(made, trial_id, account="gate", requests=3)
     spend(made, 5, account="verifier", model="judge", requests=0, unpriced=2, cut=1)
+    agentlog.keep_receipt(made, 1, schema=2, data={"loopx": None}, now_ms=T0)
+    agentlog.keep_receipt(made, 2, schema=2, data={"loopx": LOOPX}, now_ms=T0)
+    agentlog.keep_receipt(made, 3, schema=2, data={"loopx": UNUSED}, now_ms=T0)
     findings.raise_finding(made, code="infra-disparity", severity="warning", subject="plain", detail="d", campaign_id=1, now_ms=T0)
     findings.raise_finding(made, code="over", severity="info", subject="s", detail="d", campaign_id=None, now_ms=T0)
     findings.close_finding(made, code="over", subject="s", now_ms=T0 + 1)
@@ -80,6 +95,15 @@ def test_means_by_arm_of_one_campaign(c: sqlite3.Connection) -> None:
 def test_partial_and_test_rate_side_by_side(c: sqlite3.Connection) -> None:
     sql = "select task, arm, partial, tests_passed*1.0/tests_total from v_cell where state='done' order by task, arm"
     assert rows(c, sql) == [("rust", "plain", 0.5, 0.75), ("zstd", "goal", 0.5, 0.75), ("zstd", "plain", 0.5, 0.75)]
+
+
+def test_a13_delivered_and_used_are_two_columns(c: sqlite3.Connection) -> None:
+    found = rows(c, "select trial, delivered, used, calls, calls_logged, first_call, wakes from v_treatment where campaign='x' order by 1")
+    assert found == [("t0002", 1, 1, 5, 3, 2, 4), ("t0003", 0, 0, 0, None, None, None)], "an arm without LoopX has no row"
+    sql = "select arm, sum(delivered), sum(used), sum(unblocks_model), sum(unblocks_infra), sum(unblocks_gate) from v_treatment group by arm"
+    assert rows(c, sql) == [("goal", 0, 0, 1, 2, 3), ("plain", 1, 1, 1, 2, 3)]
+    assert treatments.treated(c, 1) == {"goal": treatments.Treated(1, 0, 0), "plain": treatments.Treated(1, 1, 1)}
+    assert treatments.treated(c, 2) == {}
 
 
 def test_voids_by_code_and_arm(c: sqlite3.Connection) -> None:
