@@ -44,7 +44,7 @@ def show(ctx: typer.Context, trial: Trial, as_json: Json = False) -> None:
     with reading(paths.ledger) as connection:
         found = view.find(connection, trial_number(trial))
     if as_json:
-        print_json(view.as_json(found))
+        print_json(view.as_json(found, paths.state_dir))
     else:
         view.print_trial(found, paths.state_dir, now_ms())
 

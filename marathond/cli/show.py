@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from marathond.cli import show_model
+from marathond.cli import show_loopx, show_model
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, fields, number, plural, say, screen, span, table, text_of, when
 from marathond.core.detached import WRAPPER
@@ -38,8 +38,9 @@ def find(connection: sqlite3.Connection, trial_id: int) -> TrialShown:
     return show(connection, trial_id, now_mono_ms=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000)
 
 
-def as_json(trial: TrialShown) -> dict[str, Any]:
-    return asdict(trial)
+def as_json(trial: TrialShown, state_dir: Path) -> dict[str, Any]:
+    """``loopx_now``: of a live trial with LoopX."""
+    return {**asdict(trial), "loopx_now": show_loopx.as_json(trial, state_dir)}
 
 
 def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
@@ -47,7 +48,7 @@ def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
     for section in (_identity(trial), _timeline(trial, where, now_ms), _agent(trial), _facts(trial, where), _network(trial)):
         for line in section:
             say(where.fit(line))
-    for section in show_model.sections(trial, where):
+    for section in (*show_model.sections(trial, where), show_loopx.section(trial, state_dir, where)):
         for line in section:
             say(where.fit(line))
     for section in (_scores(trial, where), _decisions(trial), _attempts(trial, where), _files(trial, where, state_dir)):

@@ -21,7 +21,7 @@ RECEIPT_SHOWN = 40
 VALUE_MAX = 160
 ROOMY = 110
 """Columns that all of the usage's table needs."""
-ELSEWHERE = ("names.", "given.gates.", "goal.", "tokens.gateway.", "rpc.requests.", "rpc.notifications.", "receipt")
+ELSEWHERE = ("names.", "given.gates.", "goal.", "tokens.gateway.", "rpc.requests.", "rpc.notifications.", "loopx.", "receipt")
 """What of a receipt stands on this screen already, or is for nobody at a screen, by the beginning of its name."""
 
 

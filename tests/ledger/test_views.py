@@ -100,7 +100,9 @@ def test_partial_and_test_rate_side_by_side(c: sqlite3.Connection) -> None:
 def test_a13_delivered_and_used_are_two_columns(c: sqlite3.Connection) -> None:
     found = rows(c, "select trial, delivered, used, calls, calls_logged, first_call, wakes from v_treatment where campaign='x' order by 1")
     assert found == [("t0002", 1, 1, 5, 3, 2, 4), ("t0003", 0, 0, 0, None, None, None)], "an arm without LoopX has no row"
-    sql = "select arm, sum(delivered), sum(used), sum(unblocks_model), sum(unblocks_infra), sum(unblocks_gate) from v_treatment group by arm"
+    sql = (
+        "select arm, sum(delivered), sum(used), sum(unblocks_model), sum(unblocks_infra), sum(unblocks_gate) from v_treatment group by arm"
+    )
     assert rows(c, sql) == [("goal", 0, 0, 1, 2, 3), ("plain", 1, 1, 1, 2, 3)]
     assert treatments.treated(c, 1) == {"goal": treatments.Treated(1, 0, 0), "plain": treatments.Treated(1, 1, 1)}
     assert treatments.treated(c, 2) == {}
