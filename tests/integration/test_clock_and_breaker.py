@@ -112,7 +112,8 @@ async def test_f12_repeated_voids_close_admission_for_all_and_it_opens_by_itself
             return not closed
 
         await wait_for(opened)
-        assert set(counted_while_closed) == {6}  # nobody of either arm was admitted meanwhile
+        # Nobody of either arm was admitted meanwhile.  Before the third failure closed it, the places of the first two may have been taken.
+        assert len(set(counted_while_closed)) == 1 and 6 <= counted_while_closed[0] <= 8
         assert rig.one("SELECT ended_by FROM admission_stop WHERE stop_id = 1") == "marathond"
         await rig.until(PREPARING, 3, "bad", 2)
         let_fail(rig, "bad", 2)
