@@ -23,7 +23,7 @@ def wanted_trees(settings: Settings) -> tuple[Asked, ...]:
 
 
 def look_at_trees(settings: Settings) -> dict[str, Look]:
-    """Name of the package (``codex``, ``loopx``) to what is there.  Reads sizes and times, no contents: milliseconds."""
+    """Name of the package (``codex``, ``loopx``) to what is there.  Reads sizes and times, no contents: a tenth of a second."""
     return {asked.name: look(settings.daemon.state_dir, asked) for asked in wanted_trees(settings)}
 
 

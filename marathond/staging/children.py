@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -105,6 +106,20 @@ def tried(argv: Sequence[str], folder: Path, environ: Mapping[str, str], what: s
         raise StageError(code, f"{what} cannot be run: another process has it open for writing")
     words = (printable(stream.decode(errors="replace"), 200) for stream in (done.stdout, done.stderr))
     return Tried(done.returncode, next((word for word in words if word), "nothing"))
+
+
+def end_left(folder: Path) -> None:
+    """End what runs in a session of its own and names a file of ``folder`` on its command line: LoopX leaves its daemon like that."""
+    mine = os.fsencode(f"{folder}/")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours
+            handle = os.pidfd_open(int(process.name))
+            try:
+                if int(process.name) != os.getpid() and mine in (process / "cmdline").read_bytes():
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    select.select([handle], [], [], END_S)
+            finally:
+                os.close(handle)
 
 
 def arrived(*folders: Path) -> int:

@@ -5,11 +5,9 @@ Owns which answers are good enough.  LoopX's own limits are read from LoopX.  Ev
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,10 +158,7 @@ def write_skills(bench: Bench, seen: LoopXSeen) -> None:
     target = bench.root / layout.SKILLS
     argv = [str(bench.interpreter), "-m", "loopx.entrypoint", "--format", "json", "workflow-skills", "--install"]
     argv += ["--skills-dir", str(target), "--cli-bin", f"{layout.ROOT}/{layout.CLI}"]
-    try:
-        ended = children.run(argv, bench.aside, bench.aside / "skills.log", RUN_S, environ=bench.environ())
-    finally:
-        end_left(bench.aside)
+    ended = children.run(argv, bench.aside, bench.aside / "skills.log", RUN_S, environ=bench.environ())
     if ended.status != 0:
         raise children.failed("loopx could not write its skills", "skills", ended, bench.aside, RUN_S)
     there = {found.parent.name for found in target.glob("*/SKILL.md")}
@@ -189,19 +184,6 @@ def compile_modules(bench: Bench) -> str:
     environ = {name: value for name, value in bench.environ().items() if name != "PYTHONPATH"}
     ended = children.run(argv, bench.aside, bench.aside / "compile.log", RUN_S, environ=environ)
     return "" if ended.status == 0 else children.last_line(ended.out)
-
-
-def end_left(aside: Path) -> None:
-    """End what LoopX left running, as it does with its daemon: whatever names our folder on its command line."""
-    mine = os.fsencode(f"{aside}/")
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            handle = os.pidfd_open(int(process.name))
-            try:
-                if int(process.name) != os.getpid() and mine in (process / "cmdline").read_bytes():
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-            finally:
-                os.close(handle)
 
 
 def _told(bench: Bench, argv: Sequence[str], environ: Mapping[str, str], what: str, code: str) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marathond.core.errors import StageError as StageError
+from marathond.staging import children, tree
 from marathond.staging import manifest as manifests
-from marathond.staging import tree
 from marathond.staging.codex import CodexMaker
 from marathond.staging.loopx import LoopXMaker
 from marathond.staging.making import Ground, Maker
@@ -249,7 +249,8 @@ def _sweep(staged: Path, say: Say) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Several rounds: where setpriv is missing, an npm may outlive us and still be writing there.  What stays, the next staging removes."""
+    """Several rounds: what was just ended there may have written meanwhile.  What stays, the next staging removes."""
+    children.end_left(folder)
     for _ in range(_REMOVE_ROUNDS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

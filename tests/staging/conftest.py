@@ -1,4 +1,4 @@
-"""A small package, packed once by the real npm, and a registry that serves it."""
+"""A small package, packed once by the real npm, and a registry that serves it; a small LoopX and what it is staged as."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from marathond.staging import store
 from tests.support.codex_env import need_npm
+from tests.support.loopx_env import loopx_wanted
+from tests.support.loopx_small import cut_down, small
 from tests.support.registry import Registry, pack
 
 
@@ -24,3 +27,26 @@ def registry(tarball: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
         for name, value in serving.environ().items():
             monkeypatch.setenv(name, value)
         yield serving
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture(scope="session")
+def python(staged_loopx: store.StagedTree, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the real LoopX's Python what staging needs."""
+    return cut_down(Path(loopx_wanted().python), tmp_path_factory.mktemp("python") / "py")
+
+
+@pytest.fixture
+def wanted_loopx(tmp_path: Path, python: Path) -> store.WantedLoopX:
+    return small(tmp_path, python)
+
+
+@pytest.fixture(scope="session")
+def reference(python: Path, tmp_path_factory: pytest.TempPathFactory) -> store.StagedTree:
+    """What all of them come to that are not refused: the same bytes from other places."""
+    folder = tmp_path_factory.mktemp("reference")
+    return store.stage(folder / "state", small(folder, python), lambda _: None)
