@@ -60,7 +60,7 @@ def python(wanted: str, folder: Path, say: Say) -> Python:
     """
     tree.make_folder(folder)
     if wanted.startswith(UV):
-        return found(_installed(wanted.removeprefix(UV), folder), wanted)
+        return found(_installed(wanted.removeprefix(UV), folder, say), wanted)
     path = Path(wanted)
     if path.is_dir():
         return found(path, wanted)
@@ -91,7 +91,7 @@ def found(root: Path, wanted: str) -> Python:
     raise StageError("python", f"loopx.python: {wanted}: has no bin/python3.NN")
 
 
-def _installed(version: str, folder: Path) -> Path:
+def _installed(version: str, folder: Path, say: Say) -> Path:
     """By uv, as it is configured; nothing of it lands in the home folder."""
     if shutil.which("uv") is None:
         raise StageError(
@@ -99,7 +99,10 @@ def _installed(version: str, folder: Path) -> Path:
         )
     own = {"UV_PYTHON_INSTALL_DIR": str(folder / "uv"), "UV_CACHE_DIR": str(folder / "cache"), "UV_PYTHON_INSTALL_BIN": "0"}
     argv = ["uv", "python", "install", "--no-progress", version]
-    ended = children.run(argv, folder, folder / "uv.log", INSTALL_S, environ={**os.environ, **own})
+    meter = Meter(say, "fetching", f"Python {version} by uv")
+    ended = children.run(
+        argv, folder, folder / "uv.log", INSTALL_S, environ={**os.environ, **own}, look=lambda: meter.reached(children.arrived(folder))
+    )
     made = [program.parents[1] for program in sorted((folder / "uv").glob("*/bin/python3.*")) if not program.parents[1].is_symlink()]
     if ended.status != 0 or not made:
         raise children.failed(f"uv could not install Python {version}", "uv", ended, folder, INSTALL_S)
