@@ -191,7 +191,7 @@ def print_list(found: Gathered, *, as_json: bool) -> None:
             clean(shown.arm.name),
             shown.arm.kind.value,
             "-" if (codex := shown.arm.codex) is None else codex.drive.value,
-            "-" if codex is None or codex.drive is not Drive.GOAL else "yes" if codex.operator else "no",
+            "-" if codex is None or codex.drive is Drive.TURN else "yes" if codex.operator else "no",
             caps(shown.arm),
             *(_treated(found, shown.arm.name) if found.treated else ()),
             _short(shown.treatment),
@@ -221,7 +221,7 @@ def caps(arm: Arm) -> str:
     if codex is None:
         return "-"
     parts = [f"{codex.turns_at_most} turns", f"{codex.infra_retries} infra retries"]
-    if codex.drive is Drive.GOAL:
+    if codex.drive is not Drive.TURN:
         parts.append(f"{codex.idle_turns_at_most} idle turns")
         parts += [f"{codex.unblocks_at_most} unblocks"] if codex.operator else []
         parts += [f"{codex.token_budget} tokens"] if codex.token_budget is not None else []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.agents.codex import contract
+from marathond.agents.codex import contract, declares
 from marathond.cli.arms import Gathered, row, surface_of, words
 from marathond.cli.output import clean, plural, print_json, say, screen, wrapped
 from marathond.core.contract import ABSENT, Declared, Difference, differences, undelivered
@@ -18,6 +18,8 @@ from marathond.core.contract_rules import Asked, contracts_differ
 from marathond.core.model import Arm
 
 VALUE_MAX = 400
+OF_RECORDS = ("codex.drive", "codex.loopx", "codex.loopx.profile")
+"""Fields by which one record is told from another."""
 ALARMS = ("  UNDECLARED", "  MISSING")
 
 
@@ -51,12 +53,12 @@ def compare(gathered: Gathered, a: str, b: str, surface: str | None) -> Found:
     rows = tuple(_shown_rows(left, right))
     if left.codex is None or right.codex is None:
         return Found(a, b, rows)
-    declared = contract.declared(left, right)
+    declared = declares.declared(left, right)
     chosen = surface_of(left, surface)
-    drives = left.codex.drive, right.codex.drive
-    made_a, made_b = (contract.reviewed(drive, chosen) for drive in drives)
+    names = contract.name_of(left.codex), contract.name_of(right.codex)
+    made_a, made_b = (contract.reviewed(name, chosen) for name in names)
     # The records are of rows with all other fields alike: of what the rows differ in besides, they cannot tell.
-    told = tuple(each for each in declared if each.field == "codex.drive")
+    told = tuple(each for each in declared if each.field in OF_RECORDS)
     asked = [Asked(one.trial_id, one.arm, one.task, one.shape) for one in gathered.asked if one.arm in (a, b)]
     return Found(
         a,
@@ -64,7 +66,7 @@ def compare(gathered: Gathered, a: str, b: str, surface: str | None) -> Found:
         rows,
         declared,
         chosen,
-        (contract.file_of(drives[0], chosen).name, contract.file_of(drives[1], chosen).name),
+        (contract.file_of(names[0], chosen).name, contract.file_of(names[1], chosen).name),
         tuple(differences(made_a, made_b)),
         tuple(undelivered(made_a, made_b, told)),
         (sum(one.arm == a for one in asked), sum(one.arm == b for one in asked)),
@@ -75,7 +77,7 @@ def compare(gathered: Gathered, a: str, b: str, surface: str | None) -> Found:
 def _shown_rows(a: Arm, b: Arm) -> Iterator[Difference]:
     """Row differences without what a screen must not show; a secret that differs is still told as different."""
     shown_a, shown_b = contract_row(a), contract_row(b)
-    for each in contract.row_differences(a, b):
+    for each in declares.row_differences(a, b):
         yield Difference(each.path, _below(shown_a, each.path), _below(shown_b, each.path))
 
 
@@ -122,7 +124,7 @@ def _declared(found: Found) -> Iterator[str]:
         return
     yield ""
     yield "what that declares in a first request and in config.toml"
-    for field in dict.fromkeys(contract.field_of(each.path) for each in found.rows):
+    for field in dict.fromkeys(declares.field_of(each.path) for each in found.rows):
         given = [each for each in found.declared if each.field == field]
         paths = [each.paths[-1] if found.surface == "code" else each.paths[0] for each in given if each.paths]
         none = "it is not known what" if given else "nothing that reaches codex"

@@ -36,11 +36,12 @@ SHOWN = 160
 class Declared:
     """A difference that ``field`` of an arm's row makes, at one of ``paths`` (a tool lies elsewhere in another surface) or below it.
 
-    Without paths: nobody knows what it makes, and nothing is declared.
+    Without paths: nobody knows what it makes, and nothing is declared.  Not ``surely``: it may make none.
     """
 
     field: str
     paths: tuple[Path, ...]
+    surely: bool = True
 
     def covers(self, path: Path) -> bool:
         return any(path[: len(declared)] == declared for declared in self.paths)
@@ -99,7 +100,7 @@ def undeclared(a: Any, b: Any, declared: Sequence[Declared]) -> list[Difference]
 def undelivered(a: Any, b: Any, declared: Sequence[Declared]) -> list[Declared]:
     """What the rows declare and the records do not show: a treatment that did not arrive."""
     found = differences(a, b)
-    return [each for each in declared if each.paths and not any(each.covers(difference.path) for difference in found)]
+    return [each for each in declared if each.surely and each.paths and not any(each.covers(difference.path) for difference in found)]
 
 
 def _differences(a: Any, b: Any, path: Path) -> Iterator[Difference]:
@@ -187,23 +188,25 @@ def _tools(given: Any, space: str, depth: int) -> Iterator[dict[str, Any]]:
 VALUE_AT_MOST = 256
 """Bytes of a value that a shape shows as it is; of a larger one its hash."""
 NAMES_AT_MOST = 256
+_TAG = re.compile(r"<([a-z_]+(?: [a-z_]+)?)[ >]")
 _LONG = frozenset({"tools", "input", "instructions"})
 _OWN = frozenset({"client_metadata", "prompt_cache_key", "metadata", "user", "safety_identifier", "previous_response_id"})
 """Different for every conversation: only that they are there is part of a shape."""
-SHAPE_FORMAT = 1
+SHAPE_FORMAT = 2
 
 
 def shape(body: Mapping[str, Any], headers: Sequence[str]) -> dict[str, Any]:
     """What of a first request must be alike for all trials of an arm, without a word of what was said: small values, hashes, names.
 
-    ``tools`` by name; ``instructions``: all that a developer or the system says; ``headers``: names alone.  At most some 20 kB.
+    ``tools`` by name; ``instructions``: all that a developer or the system says, by the tag it begins with; ``headers``: names alone.  At
+    most some 20 kB.
     """
     tools = {tool[NAME][:128]: digest({key: value for key, value in tool.items() if key != NAME}) for tool in tools_of(body)}
     return {
         "format": SHAPE_FORMAT,
         "body": {key[:128]: _small(key, value) for key, value in list(body.items())[:NAMES_AT_MOST] if key not in _LONG},
         "tools": dict(list(tools.items())[:NAMES_AT_MOST]),
-        "instructions": digest([body.get("instructions"), *_said_by_no_user(body.get("input"))]),
+        "instructions": _instructions(body),
         "headers": dict.fromkeys(sorted({name.lower()[:128] for name in headers})[:NAMES_AT_MOST], "sent"),
     }
 
@@ -218,10 +221,18 @@ def _small(key: str, value: Any) -> Any:
     return value if len(text) <= VALUE_AT_MOST else digest(value)
 
 
-def _said_by_no_user(items: Any) -> Iterator[Any]:
+def _instructions(body: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, list[Any]] = {"(own)": [body["instructions"]]} if body.get("instructions") else {}
+    items = body.get("input")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, Mapping) and item.get("role") in ("developer", "system"):
-            yield item.get("content")
+            parts = item.get("content")
+            for part in parts if isinstance(parts, list) else [parts]:
+                text = part.get("text") if isinstance(part, Mapping) else part
+                tag = _TAG.match(text) if isinstance(text, str) else None
+                name = tag[1][:128] if tag else "text"
+                found.setdefault(name if name in found or len(found) < NAMES_AT_MOST else "text", []).append(part)
+    return {name: digest(parts) for name, parts in found.items()}
 
 
 def digest(value: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from marathond.core.contract import Declared, Difference, differences, undeclared, undelivered
+from marathond.core.contract import Declared, Difference, Path, differences, undeclared, undelivered
 from marathond.core.model import trial_label
 from marathond.core.model_rules import Found
 
@@ -75,9 +75,11 @@ def _between(a: str, b: str, asked: Sequence[Asked], declared: Sequence[Declared
     if same is None:
         found = [each for each in found if each.path[:1] != _OF_THE_TASK]
     # Input and configuration are no part of a shape: what is declared of them cannot be missed in it.
-    tools = [each for each in declared if any(path[:1] == ("tools",) for path in each.paths)]
+    parts = (("tools",),) if same is None else (("tools",), _OF_THE_TASK)
+    told = [each for each in declared if any(path[:1] in parts for path in each.paths)]
     missing = [
-        f"{each.field} declares {'.'.join(each.paths[0])}: both are alike in it" for each in undelivered(left.shape, right.shape, tools)
+        f"{each.field} declares {'.'.join(_in_shape(each, parts))}: both are alike in it"
+        for each in undelivered(left.shape, right.shape, told)
     ]
     missing += [f"{each.field}: it is not known what it declares" for each in declared if not each.paths]
     if not found and not missing:
@@ -85,6 +87,10 @@ def _between(a: str, b: str, asked: Sequence[Asked], declared: Sequence[Declared
     names = f"{trial_label(left.trial_id)} and {trial_label(right.trial_id)}"
     words = f"{a} and {b} differ in what no row declares ({names}): {_some([*_words(found, a, b), *missing])}"
     return Found(CODE, "error", f"{a} x {b}", words)
+
+
+def _in_shape(declared: Declared, parts: Sequence[Path]) -> Path:
+    return next(path for path in declared.paths if path[:1] in parts)
 
 
 def _words(found: Sequence[Difference], a: str, b: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Compares the first requests of a campaign's trials, as the gateway saw them, with what the rows of their arms declare (fault a14).
 
-Owns the reading and the pairing.  Decides nothing: the rules are core/contract_rules.py, what a row declares agents/codex/contract.py.
+Owns the reading and the pairing.  Decides nothing: the rules are core/contract_rules.py, what a row declares agents/codex/declares.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-from marathond.agents.codex.contract import declared
+from marathond.agents.codex.declares import declared
 from marathond.core.arms import arm_from_data
 from marathond.core.contract_rules import CODE, Asked, contracts_differ
 from marathond.core.model import AgentKind, Arm

@@ -1,4 +1,4 @@
-"""Contracts of codex arms, captured through the whole way: real codex, gateway process, practice provider, daemon.
+"""Contracts of the five arms, captured through the whole way: real codex, real LoopX, gateway process, practice provider, daemon.
 
 :func:`captured` reads them from a campaign that came to its end.  ``python -m tests.support.contracts`` writes the records that ship with
 the package anew (DOCKER_HOST names the engine): read the difference before it is committed, for that is what a review of them is.
@@ -16,16 +16,33 @@ from pathlib import Path
 from typing import Any
 
 from marathond.agents.codex import config, contract
+from marathond.agents.loopx import profile
+from marathond.agents.loopx.goal import Goal
+from marathond.agents.loopx.left_record import Left
 from marathond.core.arms import arm_from_data
-from marathond.core.model import Arm, Drive
+from marathond.core.model import Arm, trial_label
 from marathond.practice.firsts import first_requests
+from tests.support.loopx_env import loopx_tree, loopx_wanted
 from tests.support.model_rig import ModelRan, model_campaign
 from tests.support.rig import make_task
 
 MODELS: Mapping[contract.Surface, str] = {"direct": "gpt-5.5", "code": "gpt-6.2-sol"}
 INSTRUCTION = "TASK-contract: do it.\n"
-SCRIPT = '[[script]]\ntext = "TASK-contract"\n[[script.step]]\nrun = "echo one >/made"\n'
-ARMS: dict[str, dict[str, Any]] = {"plain": {"kind": "codex", "drive": "turn"}, "goal": {"kind": "codex", "drive": "goal"}}
+LEFT = "loopx-state"
+SCRIPT = f"""[[script]]
+text = "TASK-contract"
+[[script.step]]
+run = "echo one >/made; [ ! -d {profile.STATE} ] || cp -a {profile.STATE} /logs/agent/{LEFT}"
+"""
+"""The agent's first act keeps what it found of LoopX's state."""
+ARMS: dict[str, dict[str, Any]] = {
+    "plain": {"kind": "codex", "drive": "turn"},
+    "goal": {"kind": "codex", "drive": "goal"},
+    "ssh-goal": {"kind": "codex", "drive": "goal", "loopx": "codex_app_ssh_goal"},
+    "codex-cli": {"kind": "codex", "drive": "goal", "loopx": "codex_cli"},
+    # The first wake is all that is looked at.
+    "heartbeat": {"kind": "codex", "drive": "wake", "loopx": "generic_cli", "turns_at_most": 1},
+}
 
 
 @contextmanager
@@ -33,10 +50,11 @@ def contract_campaign(
     docker_host: str, folder: Path, surface: contract.Surface, arms: Mapping[str, Mapping[str, Any]] = ARMS
 ) -> Iterator[tuple[ModelRan, dict[str, dict[str, Any]]]]:
     """One task, run by all arms; the campaign at its end, and the contracts by arm."""
-    task = make_task(folder, "contract", instruction=INSTRUCTION, environment='workdir = "/app"', agent_s=240.0)
+    task = make_task(folder, "contract", instruction=INSTRUCTION, environment='workdir = "/app"', agent_s=600.0)
     record = folder / "record"
-    overrides = {"codex.model": MODELS[surface]}
-    with model_campaign(docker_host, [task], arms, SCRIPT, record=record, overrides=overrides, patience_s=240.0) as ran:
+    loopx_tree()
+    overrides = {"codex.model": MODELS[surface], "loopx.python": str(loopx_wanted().python)}
+    with model_campaign(docker_host, [task], arms, SCRIPT, record=record, overrides=overrides, patience_s=600.0) as ran:
         yield ran, captured(ran, record)
 
 
@@ -54,8 +72,17 @@ def captured(ran: ModelRan, record: Path) -> dict[str, dict[str, Any]]:
         log = _log(ran, name)
         first = asked[log["thread"]["thread_id"]]
         request = {"path": first.path, "headers": first.headers, "body": first.body}
-        found[name] = contract.record(request, _config(arm, log), instruction=INSTRUCTION)
+        loopx = None
+        if "loopx" in log["prepared"]:
+            loopx = Left(Goal.read(log["prepared"]["loopx"]), _files(ran, name))
+        found[name] = contract.record(request, _config(arm, log), instruction=INSTRUCTION, loopx=loopx)
     return found
+
+
+def _files(ran: ModelRan, arm: str) -> dict[str, bytes]:
+    """Of LoopX's state as the agent found it."""
+    (root,) = (ran.rig.root / "out").glob(f"*/{trial_label(ran.trial('contract', arm))}__*/agent/{LEFT}")
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def _log(ran: ModelRan, arm: str) -> dict[str, dict[str, Any]]:
@@ -76,9 +103,9 @@ def write(docker_host: str) -> None:
     contract.FOLDER.mkdir(exist_ok=True)
     for surface in contract.SURFACES:
         with tempfile.TemporaryDirectory() as folder, contract_campaign(docker_host, Path(folder), surface) as (_, found):
-            for drive, name in contract.DRIVES.items():
-                contract.file_of(drive, surface).write_text(contract.to_text(found[name]), "utf-8")
-                print(contract.file_of(Drive(drive), surface))
+            for name in contract.ARMS:
+                contract.file_of(name, surface).write_text(contract.to_text(found[name]), "utf-8")
+                print(contract.file_of(name, surface))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from marathond.agents.codex import contract
+from marathond.agents.codex import contract, declares
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import shape
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive
-from marathond.ledger.verbs import campaigns, shapes
+from marathond.core.model import AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.ledger.verbs import agentlog, campaigns, shapes
 from marathond.ledger.verbs.campaigns import ArmRow
 from marathond.service.treatment import arm_treatment, treatment_hash
 from tests.support import ledgers as have
@@ -128,7 +128,7 @@ def test_show_tells_row_and_record(rig: Rig, config: Path) -> None:
         assert words in out
     assert "goal.code.json" in rig.ask("--config", str(config), "arms", "show", "goal", "--surface", "code")
     whole = json.loads(rig.ask("--config", str(config), "arms", "show", "goal", "--json"))
-    assert whole["contract"] == contract.reviewed(Drive.GOAL, "direct")
+    assert whole["contract"] == contract.reviewed("goal", "direct")
     out = rig.ask("--config", str(config), "arms", "show", "sh")
     assert "swordfish" not in out and 'HOW = "so"' in out and "reviewed" not in out
 
@@ -159,9 +159,9 @@ def test_diff_of_arms_that_are_driven_alike_or_not_codexs(rig: Rig, config: Path
 
 
 def test_an_undeclared_difference_fails(rig: Rig, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(drive: Drive, surface: contract.Surface) -> dict[str, Any]:
-        made = contract.from_text(contract.file_of(drive, surface).read_text())
-        if drive is Drive.GOAL:
+    def planted(name: str, surface: contract.Surface) -> dict[str, Any]:
+        made = contract.from_text(contract.file_of(name, surface).read_text())
+        if name == "goal":
             made["body"]["reasoning"]["effort"] = "low"
             made["tools"] = [tool for tool in made["tools"] if tool["is"] != "get_goal"]
         return made
@@ -179,7 +179,7 @@ def test_the_ledger_alone_is_enough_and_knows_what_trials_asked(rig: Rig) -> Non
     assert out.startswith("campaign codex\n") and all(line.endswith("ledger") for line in listed(out))
     assert treatment_hash(arm_treatment(GOAL)).removeprefix("sha256:")[:12] in out
     asks(rig, "plain")
-    asks(rig, "goal", tools=contract.GOAL_TOOLS)
+    asks(rig, "goal", tools=declares.GOAL_TOOLS)
     assert "1 trial of plain, 1 trial of goal; as declared" in rig.ask("arms", "diff", "plain", "goal")
     assert rig.ask("arms", "--campaign", "codex") == out
     assert rig.run("arms", "--campaign", "nope").code == 2
@@ -187,10 +187,26 @@ def test_the_ledger_alone_is_enough_and_knows_what_trials_asked(rig: Rig) -> Non
     assert answer.code == 1 and "the row of arm plain was not written by this version" in answer.err and answer.err.count("\n") == 1
 
 
+def test_a13_delivered_and_used_stand_beside_each_arm_with_loopx(rig: Rig) -> None:
+    loopx = LoopXArm("loopx-of-a-test", "2.1.1", "wheel", profile=LoopXProfile.GENERIC_CLI)
+    stored(rig, PLAIN, codex_arm("heartbeat", Drive.WAKE, loopx=loopx, operator=True))
+    assert "delivered" not in rig.ask("arms"), "no trial has told yet"
+    with rig.sql() as c:
+        for arm, part in (("plain", None), ("heartbeat", {"delivered_all": True, "used_any": False})):
+            trial = have.bring_to(c, have.cell(c, "one", arm), "running")
+            agentlog.keep_receipt(c, trial.trial_id, schema=2, data={"loopx": part}, now_ms=have.T0)
+    out = rig.ask("arms")
+    rows = {line.split()[0]: line.split() for line in listed(out)}
+    assert out.splitlines()[1].split()[-4:] == ["delivered", "used", "treatment", "from"]
+    assert rows["heartbeat"][-4:-2] == ["1/1", "0/1"] and rows["plain"][-4:-2] == ["-", "-"] and "yes" in rows["heartbeat"]
+    told = {arm["name"]: arm["loopx_trials"] for arm in json.loads(rig.ask("arms", "--json"))}
+    assert told == {"plain": None, "heartbeat": {"trials": 1, "delivered": 1, "used": 0}}
+
+
 def test_a14_trials_that_asked_otherwise_fail_the_diff(rig: Rig) -> None:
     stored(rig, PLAIN, GOAL)
     asks(rig, "plain")
-    asks(rig, "goal", effort="low", tools=contract.GOAL_TOOLS)
+    asks(rig, "goal", effort="low", tools=declares.GOAL_TOOLS)
     answer = rig.run("arms", "diff", "plain", "goal")
     assert answer.code == 1 and "body.reasoning.effort: plain high, goal low" in answer.out
     made = json.loads(rig.run("arms", "diff", "plain", "goal", "--json").out)

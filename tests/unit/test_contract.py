@@ -7,11 +7,13 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import Any
 
 import pytest
 
-from marathond.agents.codex import contract
+from marathond.agents.codex import contract, declares
+from marathond.agents.loopx import left_record
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import ABSENT, Declared, Difference, differences, shape, tools_of, undeclared, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
@@ -22,40 +24,91 @@ from marathond.ledger.verbs.stored import StoredArm
 surfaces = pytest.mark.parametrize("surface", contract.SURFACES)
 
 
+names = pytest.mark.parametrize("name", contract.ARMS)
+
+
 def arm(drive: Drive = Drive.TURN, name: str = "", **codex: Any) -> Arm:
     row = CodexArm(package="p", version="0.171.0", model="m", effort="high", drive=drive, **codex)
-    return Arm(name or contract.DRIVES[drive], AgentKind.CODEX, codex=row)
+    return Arm(name or contract.name_of(row), AgentKind.CODEX, codex=row)
+
+
+def loopx(profile: LoopXProfile, drive: Drive = Drive.GOAL, **more: Any) -> Arm:
+    return arm(drive, loopx=LoopXArm("x", "2.1.1", "wheel", profile=profile, **more))
 
 
 PLAIN, GOAL = arm(), arm(Drive.GOAL)
-DECLARED = contract.declared(PLAIN, GOAL)
+SSH, CLI = loopx(LoopXProfile.SSH_GOAL), loopx(LoopXProfile.CODEX_CLI)
+HEARTBEAT = loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE)
+FIVE = (PLAIN, GOAL, SSH, CLI, HEARTBEAT)
+DECLARED = declares.declared(PLAIN, GOAL)
+OBJECTIVE = "function_call_output goal_objective"
+
+
+def item(made: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in made["input"] if each["is"] == name)
+    return found
 
 
 @surfaces
-def test_a14_the_shipped_arms_differ_in_what_their_drive_declares_alone(surface: contract.Surface) -> None:
-    plain, goal = contract.reviewed(Drive.TURN, surface), contract.reviewed(Drive.GOAL, surface)
-    assert undeclared(plain, goal, DECLARED) == [] and undelivered(plain, goal, DECLARED) == []
-    assert {each.field for each in DECLARED} == {"codex.drive"}
-    names = [{tool["is"].rpartition("/")[2] for tool in made["tools"]} for made in (plain, goal)]
-    assert names[1] - names[0] == set(contract.GOAL_TOOLS) and names[0] <= names[1]
+@pytest.mark.parametrize(("a", "b"), [pytest.param(a, b, id=f"{a.name}-{b.name}") for a, b in combinations(FIVE, 2)])
+def test_a14_each_pair_of_the_shipped_arms_differs_in_what_its_rows_declare_alone(surface: contract.Surface, a: Arm, b: Arm) -> None:
+    declared = declares.declared(a, b)
+    one, other = contract.reviewed(a.name, surface), contract.reviewed(b.name, surface)
+    assert undeclared(one, other, declared) == [] and undelivered(one, other, declared) == []
+    tools = [{tool["is"].rpartition("/")[2] for tool in made["tools"]} for made in (one, other)]
+    driven = [each.codex is not None and each.codex.drive is Drive.GOAL for each in (a, b)]
+    assert tools[0] ^ tools[1] == (set(declares.GOAL_TOOLS) if len(set(driven)) == 2 else set())
 
 
 @surfaces
-@pytest.mark.parametrize("drive", list(contract.DRIVES))
-def test_a15_no_shipped_arm_is_offered_a_search(surface: contract.Surface, drive: Drive) -> None:
-    made = contract.reviewed(drive, surface)
+def test_c05_a14_ssh_goal_and_codex_cli_differ_in_one_line_of_the_body(surface: contract.Surface) -> None:
+    ssh, cli = contract.reviewed("ssh-goal", surface), contract.reviewed("codex-cli", surface)
+    found = {each.where for each in differences(ssh, cli)}
+    assert found == {f"input.{OBJECTIVE}.output", "loopx.set_up.profile", "loopx.set_up.body_sha256"}
+    one, other = (item(made, OBJECTIVE)["output"].splitlines() for made in (ssh, cli))
+    (line,) = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    assert line[0].replace("codex_app_ssh_goal --begin-turn", "codex_cli") == line[1] and "quota should-run" in line[1]
+
+
+@surfaces
+@pytest.mark.parametrize("name", list(contract.WITH_LOOPX.values()))
+def test_a13_c05_c16_what_a_loopx_arm_is_given_is_whole(surface: contract.Surface, name: str) -> None:
+    made = contract.reviewed(name, surface)
+    left, told = made["loopx"], item(made, f"developer <{declares.SKILLS}>")["text"]
+    listed = [skill for skill in left["set_up"]["skills"] if f"(file: r0/{skill}/SKILL.md)" in told]
+    # LoopX's own entry is for a person to call: codex tells no model of it.
+    assert set(left["set_up"]["skills"]) - set(listed) == {"loopx"} and "r0` = `/marathond/codex/skills`" in told
+    body = item(made, "user {instruction}")["text"] if name == "heartbeat" else item(made, OBJECTIVE)["output"]
+    assert left["set_up"]["state"]["registry"] in body and "registry.global.json" not in body and "$HOME" not in body
+    assert ("LOOPX_TURN={wake}\n" in body) == (name == "heartbeat")
+    (registered,) = left["registry"]["goals"]
+    assert registered["coordination"]["registered_agents"] == ["codex-main"] and registered["status"] == "active"
+    assert left["document"] == "{instruction}" and "status=open task_class=advancement_task claimed_by=codex-main" in left["goal"]
+    events = {event["is"]: event for event in left["events"]}
+    assert list(events) == ["todo_add", "quota_should_run"]
+    quota = events["quota_should_run"]
+    assert quota["todo_id"] == left["set_up"]["todo_id"] == "todo_{todo}" and quota["details"]["should_run"] is True
+    assert (quota["status"], quota["summary"]) == ("normal_run", "quota should-run decision=run state=eligible")
+
+
+@surfaces
+@names
+def test_a15_no_shipped_arm_is_offered_a_search(surface: contract.Surface, name: str) -> None:
+    made = contract.reviewed(name, surface)
     assert made["config"]["web_search"] == "disabled"
     assert not [tool["is"] for tool in made["tools"] if "web_search" in tool["is"] or str(tool.get("type", "")).startswith(("web_", "mcp"))]
 
 
 @surfaces
-@pytest.mark.parametrize("drive", list(contract.DRIVES))
-def test_what_is_replaced_is_named_and_nothing_of_one_run_is_left(surface: contract.Surface, drive: Drive) -> None:
-    made = contract.reviewed(drive, surface)
-    assert made["replaced"] == contract.REPLACED
+@names
+def test_what_is_replaced_is_named_and_nothing_of_one_run_is_left(surface: contract.Surface, name: str) -> None:
+    made = contract.reviewed(name, surface)
+    words = set(contract.REPLACED) - (set() if name == "heartbeat" else {"{wake}"})
+    assert set(made["replaced"]) == words - (set() if "loopx" in made else set(left_record.REPLACED))
+    assert all(contract.REPLACED[word] == why for word, why in made["replaced"].items())
     assert contract.from_text(contract.to_text(made)) == made
     text = json.dumps(made)
-    assert not re.search(r"TASK-|Debian|\bmt-|\bsk-|[0-9a-f]{8}-[0-9a-f]{4}-|20\d\d-\d\d-\d\d|127\.0\.0\.1:\d|\d{12}", text)
+    assert not re.search(r"TASK-|Debian|\bmt-|\bsk-|[0-9a-f]{8}-[0-9a-f]{4}-|20\d\d-\d\d-\d\d|127\.0\.0\.1:\d|\b\d{12}\b", text)
     assert made["headers"]["authorization"] == "{key}"
 
 
@@ -106,58 +159,87 @@ def order(made: dict[str, Any]) -> None:
 def test_a14_a03_a_difference_that_nobody_declared_is_named(
     surface: contract.Surface, plant: Callable[[dict[str, Any]], None], named: str
 ) -> None:
-    plain, goal = contract.reviewed(Drive.TURN, surface), copy.deepcopy(contract.reviewed(Drive.GOAL, surface))
+    plain, goal = contract.reviewed("plain", surface), copy.deepcopy(contract.reviewed("goal", surface))
     plant(goal)
     (found,) = undeclared(plain, goal, DECLARED)
     assert found.words("plain", "goal").startswith(named), found.words("plain", "goal")
 
 
 def test_a_treatment_that_did_not_arrive_is_named() -> None:
-    plain, goal = contract.reviewed(Drive.TURN, "direct"), contract.reviewed(Drive.GOAL, "direct")
+    plain, goal = contract.reviewed("plain", "direct"), contract.reviewed("goal", "direct")
     goal["tools"] = [each for each in goal["tools"] if each["is"] != "update_goal"]
     assert undeclared(plain, goal, DECLARED) == []
     assert [each.paths[0] for each in undelivered(plain, goal, DECLARED)] == [("tools", "update_goal")]
 
 
+def planted_skill(made: dict[str, Any]) -> None:
+    told = item(made, f"developer <{declares.SKILLS}>")
+    told["text"] = told["text"].replace("### Available skills\n", "### Available skills\n- brew: how to brew.\n", 1)
+
+
+def planted_line(made: dict[str, Any]) -> None:
+    item(made, "developer text")["text"] += "\nWork hard."
+
+
+def planted_todo(made: dict[str, Any]) -> None:
+    made["loopx"]["events"][0]["details"]["task_class"] = "monitor"
+
+
+def planted_scope(made: dict[str, Any]) -> None:
+    made["loopx"]["registry"]["goals"][0]["coordination"]["write_scope"] = []
+
+
+@surfaces
+@pytest.mark.parametrize(
+    ("plant", "where"),
+    [
+        (planted_skill, f"input.developer <{declares.SKILLS}>.text"),
+        (planted_line, "input.developer text.text"),
+        (planted_todo, "loopx.events.todo_add.details.task_class"),
+        (planted_scope, "loopx.registry.goals"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a14_a13_a_difference_between_loopx_arms_that_nobody_declared_is_named(
+    surface: contract.Surface, plant: Callable[[dict[str, Any]], None], where: str
+) -> None:
+    for one, other in combinations((SSH, CLI, HEARTBEAT), 2):
+        changed = contract.reviewed(other.name, surface)
+        plant(changed)
+        found = undeclared(contract.reviewed(one.name, surface), changed, declares.declared(one, other))
+        assert [each.where for each in found] == [where]
+
+
 def test_every_field_of_a_row_says_what_it_declares() -> None:
     known = {f"codex.{each.name}" for each in fields(CodexArm)} | {f"codex.loopx.{each.name}" for each in fields(LoopXArm)}
     known |= set(arm_to_data(PLAIN)) - {"codex", "name"}
-    assert set(contract.DECLARES) == known
-    assert contract.declared(PLAIN, arm(name="other")) == ()
-    assert contract.row_differences(PLAIN, arm(name="other")) == []
-    assert {each.field for each in contract.declared(GOAL, arm(Drive.GOAL, objective="Else."))} == {"codex.objective"}
-    assert contract.declared(GOAL, arm(Drive.GOAL, operator=True, unblocks_at_most=3)) == ()
-    (found,) = contract.row_differences(GOAL, arm(Drive.GOAL, operator=True))
+    assert set(declares.DECLARES) == known
+    assert declares.declared(PLAIN, arm(name="other")) == ()
+    assert declares.row_differences(PLAIN, arm(name="other")) == []
+    assert {each.field for each in declares.declared(GOAL, arm(Drive.GOAL, objective="Else."))} == {"codex.objective"}
+    assert declares.declared(GOAL, arm(Drive.GOAL, operator=True, unblocks_at_most=3)) == ()
+    (found,) = declares.row_differences(GOAL, arm(Drive.GOAL, operator=True))
     assert found == Difference(("codex.operator",), False, True)
-
-
-def loopx(profile: LoopXProfile, drive: Drive = Drive.GOAL, **more: Any) -> Arm:
-    return arm(drive, profile.value, loopx=LoopXArm("x", "2.1.1", "wheel", profile=profile, **more))
-
-
-SSH, CLI = loopx(LoopXProfile.SSH_GOAL), loopx(LoopXProfile.CODEX_CLI)
-HEARTBEAT = loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE)
 
 
 def test_a14_each_pair_of_the_five_arms_declares_what_its_rows_differ_in() -> None:
     def of(a: Arm, b: Arm) -> set[str]:
-        return {each.field for each in contract.declared(a, b)}
+        return {each.field for each in declares.declared(a, b)}
 
-    assert of(PLAIN, SSH) == of(PLAIN, HEARTBEAT) == of(GOAL, HEARTBEAT) == {"codex.drive", "codex.loopx"}
+    assert of(PLAIN, SSH) == of(GOAL, HEARTBEAT) == {"codex.drive", "codex.loopx"}
+    assert of(PLAIN, HEARTBEAT) == {"codex.loopx"}, "a wake is a turn with goals off: what it brings is LoopX's"
     assert of(GOAL, CLI) == {"codex.loopx"} and of(SSH, CLI) == {"codex.loopx.profile"}
     assert of(CLI, HEARTBEAT) == {"codex.drive", "codex.loopx.profile"}
-    tools = {path for each in contract.declared(PLAIN, HEARTBEAT) for path in each.paths if path[0] == "tools"}
-    assert tools == set(), "a wake is a turn with goals off"
-    assert contract.declared(HEARTBEAT, loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE, wake_interval_s=5.0)) == ()
+    assert declares.declared(HEARTBEAT, loopx(LoopXProfile.GENERIC_CLI, Drive.WAKE, wake_interval_s=5.0)) == ()
     assert of(SSH, loopx(LoopXProfile.SSH_GOAL, state_inside=True)) == {"codex.loopx.state_inside"}
 
 
 def test_a_field_that_nobody_declared_is_a_finding_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(contract.DECLARES, "codex.effort")
+    monkeypatch.delitem(declares.DECLARES, "codex.effort")
     low = replace(PLAIN, name="low", codex=replace(PLAIN.codex, effort="low"))  # type: ignore[type-var]
-    assert contract.declared(PLAIN, low) == (Declared("codex.effort", ()),)
+    assert declares.declared(PLAIN, low) == (Declared("codex.effort", ()),)
     shapes = [asked(1, "plain"), asked(2, "low")]
-    (found,) = contracts_differ(shapes, {("plain", "low"): contract.declared(PLAIN, low)})
+    (found,) = contracts_differ(shapes, {("plain", "low"): declares.declared(PLAIN, low)})
     assert found.subject == "plain x low" and "codex.effort: it is not known what it declares" in found.detail
 
 
@@ -214,14 +296,14 @@ def test_a_shape_says_what_was_asked_for_and_no_word_of_it() -> None:
     assert shape(body(prompt_cache_key="other"), HEADERS) == shape(body(), HEADERS)
     changed = body()
     changed["input"][1]["content"][0]["text"] = "another word"
-    assert [each.path for each in differences(shape(body(), HEADERS), shape(changed, HEADERS))] == [("instructions",)]
+    assert [each.path for each in differences(shape(body(), HEADERS), shape(changed, HEADERS))] == [("instructions", "text")]
     changed["input"][1], changed["input"][2]["content"][0]["text"] = body()["input"][1], "another task"
     assert shape(changed, HEADERS) == shape(body(), HEADERS), "what the user says is the task's"
 
 
 def asked(trial: int, name: str, task: str = "t", **more: Any) -> Asked:
     made = shape(body(**more), HEADERS)
-    tools = dict.fromkeys(contract.GOAL_TOOLS, "h") if name == "goal" else {}
+    tools = dict.fromkeys(declares.GOAL_TOOLS, "h") if name == "goal" else {}
     return Asked(trial, name, task, {**made, "tools": {**made["tools"], **tools}})
 
 
@@ -250,6 +332,20 @@ def test_a14_two_arms_that_ask_otherwise_are_named() -> None:
     assert "codex.drive declares tools.update_goal: both are alike in it" in found.detail
 
 
+def test_a13_a14_skills_that_did_not_arrive_are_named_and_hide_no_other_instruction() -> None:
+    def of(trial: int, name: str, *said: str) -> Asked:
+        items = [{"role": "developer", "content": [{"text": text} for text in said]}]
+        return Asked(trial, name, "t", shape({"model": "m", "input": items}, HEADERS))
+
+    pair = {("goal", "ssh-goal"): declares.declared(GOAL, SSH)}
+    told = "<skills_instructions>\n- loopx-project"
+    assert contracts_differ([of(1, "goal", "Be."), of(2, "ssh-goal", told, "Be.")], pair) == []
+    (found,) = contracts_differ([of(1, "goal", "Be."), of(2, "ssh-goal", "Be.")], pair)
+    assert "codex.loopx declares instructions.skills_instructions: both are alike in it" in found.detail
+    (found,) = contracts_differ([of(1, "goal", "Be."), of(2, "ssh-goal", told, "Be good.")], pair)
+    assert "instructions.text: goal" in found.detail and "skills" not in found.detail
+
+
 def test_instructions_are_compared_within_a_task_only() -> None:
     skilled = {"instructions": "a skill of this task"}
     per_task = [asked(1, "plain"), asked(2, "goal"), asked(3, "plain", "u", **skilled), asked(4, "goal", "u", **skilled)]
@@ -257,4 +353,4 @@ def test_instructions_are_compared_within_a_task_only() -> None:
     assert contracts_differ([asked(1, "plain"), asked(2, "goal", "u", **skilled)], PAIRS) == []
     found = contracts_differ([asked(1, "plain"), asked(2, "goal", **skilled), asked(3, "plain", **skilled)], PAIRS)
     assert [each.subject for each in found] == ["plain", "plain x goal"]
-    assert all("instructions: " in each.detail for each in found)
+    assert all("instructions.(own): " in each.detail for each in found)

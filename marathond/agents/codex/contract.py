@@ -1,8 +1,8 @@
 """A codex arm's contract: the whole of its first request and its config.toml, as a record that can be reviewed and compared (fault a14).
 
-Owns how such a record is made, what in it is replaced because it must vary, what each field of an arm's row declares to change in it, and
-the reviewed records that ship with the package (``contracts/``: one for each drive and tool surface; most of their text is codex's own,
-Apache-2.0).  Pure but for reading those; must not know who captured a request.
+Owns how such a record is made, what in it is replaced because it must vary, and the reviewed records that ship with the package
+(``contracts/``: one for each of the five arms and each tool surface; most of their text is codex's own and LoopX's own, both Apache-2.0).
+Pure but for reading those; must not know who captured a request, nor what a row declares (:mod:`~marathond.agents.codex.declares`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from marathond.agents.codex.config import PROVIDER
-from marathond.core.arms import arm_to_data
-from marathond.core.contract import NAME, Declared, Difference, Path, differences, tools_of
-from marathond.core.model import Arm, Drive
+from marathond.agents.loopx import left_record
+from marathond.core.contract import NAME, tools_of
+from marathond.core.model import CodexArm, Drive, LoopXProfile
 
 Surface = Literal["direct", "code"]
 SURFACES: tuple[Surface, ...] = ("direct", "code")
 FOLDER = FilePath(__file__).with_name("contracts")
-DRIVES: Mapping[Drive, str] = {Drive.TURN: "plain", Drive.GOAL: "goal"}
-"""A record's file is named as the arm of that drive usually is."""
+BARE: Mapping[Drive, str] = {Drive.TURN: "plain", Drive.GOAL: "goal"}
+WITH_LOOPX: Mapping[LoopXProfile, str] = {
+    LoopXProfile.SSH_GOAL: "ssh-goal",
+    LoopXProfile.CODEX_CLI: "codex-cli",
+    LoopXProfile.GENERIC_CLI: "heartbeat",
+}
+ARMS = (*BARE.values(), *WITH_LOOPX.values())
+"""A record's file is named as the arm that is so driven usually is."""
 
 REPLACED: Mapping[str, str] = {
     "{thread}": "id of the thread, which is also the session's",
@@ -39,6 +45,8 @@ REPLACED: Mapping[str, str] = {
     "{port}": "the listener's port in the container",
     "{length}": "of the body, in bytes",
     "{system}": "name and version of the image's system, and the processor",
+    "{wake}": "id of the wake, of which LoopX makes a turn of its own",
+    **left_record.REPLACED,
 }
 """All that is replaced in a record, and what it was."""
 
@@ -50,14 +58,18 @@ _ITEM_ID = re.compile(r"[a-z]{2,4}_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"<[a-z_]+[^>\n]{0,100}>")
 _DATE = re.compile(r"(?<=<current_date>)[^<]*")
 _CWD = re.compile(r"(?<=<cwd>)[^<]*")
+_WAKE = re.compile(r"(?<=\nLOOPX_TURN=)\S+")
 _AGENT_SYSTEM = re.compile(r"(?<=/)(\S+) \([^)]*\)")
 
 
-def record(asked: Mapping[str, Any], config: Mapping[str, Any], *, instruction: str) -> dict[str, Any]:
+def record(
+    asked: Mapping[str, Any], config: Mapping[str, Any], *, instruction: str, loopx: left_record.Left | None = None
+) -> dict[str, Any]:
     """The contract of one trial.
 
     :param asked: ``path``, ``headers`` and ``body`` of its first request, as a provider got it.
     :param config: the values of its config.toml.
+    :param loopx: what its set-up left for the agent to find, of an arm with LoopX.
     """
     body: dict[str, Any] = dict(asked["body"])
     headers: dict[str, Any] = {name.lower(): value for name, value in sorted(asked["headers"].items(), key=lambda item: item[0].lower())}
@@ -78,6 +90,8 @@ def record(asked: Mapping[str, Any], config: Mapping[str, Any], *, instruction: 
     }
     made["headers"]["user-agent"] = _AGENT_SYSTEM.sub(r"\1 ({system})", str(made["headers"].get("user-agent", "")), count=1)
     made = _walked(made, ids, cwd, instruction)
+    if loopx is not None:
+        made["loopx"] = left_record.record(loopx, cwd=cwd, instruction=instruction)
     text = json.dumps(made, ensure_ascii=False)
     return {"replaced": {word: why for word, why in REPLACED.items() if word in text}, **made}
 
@@ -129,7 +143,7 @@ def _labelled(items: Sequence[Mapping[str, Any]], instruction: str) -> list[dict
 
 def _called(part: Mapping[str, Any], instruction: str) -> str:
     text = str(part.get("text", ""))
-    if text == instruction:
+    if text == instruction or text.startswith(f"{instruction}\n"):
         return "{instruction}"
     tag = _TAG.match(text)
     return tag[0] if tag else "text"
@@ -154,6 +168,8 @@ def _walked(value: Any, ids: Mapping[str, str], cwd: str, instruction: str) -> A
         return value
     if value == instruction:
         return "{instruction}"
+    if value.startswith(f"{instruction}\n"):  # a wake's text: LoopX's body follows
+        return "{instruction}" + _WAKE.sub("{wake}", value[len(instruction) :])
     if _ITEM_ID.fullmatch(value):
         return "{item}"
     for known, word in ids.items():
@@ -194,133 +210,16 @@ def _joined(value: Any) -> Any:
     return [_joined(below) for below in value] if isinstance(value, list) else value
 
 
-def file_of(drive: Drive, surface: Surface) -> FilePath:
-    return FOLDER / f"{DRIVES[drive]}.{surface}.json"
+def name_of(codex: CodexArm) -> str:
+    """Of the record of an arm that is driven so."""
+    return BARE[codex.drive] if codex.loopx is None else WITH_LOOPX[codex.loopx.profile]
 
 
-def reviewed(drive: Drive, surface: Surface) -> dict[str, Any]:
+def file_of(name: str, surface: Surface) -> FilePath:
+    """:param name: one of :data:`ARMS`."""
+    return FOLDER / f"{name}.{surface}.json"
+
+
+def reviewed(name: str, surface: Surface) -> dict[str, Any]:
     """The record that ships with the package.  Raises OSError when the installation is not whole."""
-    return from_text(file_of(drive, surface).read_text("utf-8"))
-
-
-# ---- what rows declare
-
-GOAL_TOOLS = ("get_goal", "create_goal", "update_goal")
-_SET, _OBJECTIVE, _GO_ON = (
-    'user <codex_internal_context source="user_goal">',
-    "function_call_output goal_objective",
-    'user <codex_internal_context source="goal">',
-)
-"""Input items of a goal: that one was set, its objective, and how to pursue it."""
-_ALL: tuple[Path, ...] = tuple((part,) for part in ("request", "headers", "body", "tools", "input", "instructions", "config", "replaced"))
-
-
-def _told(field: str, name: str) -> tuple[Declared, ...]:
-    """Something that codex tells the provider about its turn, in a header and in the body."""
-    return tuple(Declared(field, ((*where, METADATA, name),)) for where in (("headers",), ("body", "client_metadata")))
-
-
-def _provider(key: str) -> tuple[Declared, ...]:
-    return (Declared(f"codex.{key}", (("config", "model_providers", PROVIDER, key),)),)
-
-
-_OBJECTIVES = (("input", _SET), ("input", _OBJECTIVE))
-_WAKE = ("input", "user {instruction}")
-"""The first wake's text: LoopX's body follows the instruction."""
-
-DRIVE_MAKES: Mapping[Drive, tuple[Declared, ...]] = {
-    Drive.TURN: (),
-    Drive.GOAL: (
-        *(Declared("codex.drive", (("tools", name), ("tools", f"functions.exec/{name}"))) for name in GOAL_TOOLS),
-        *(Declared("codex.drive", (("input", label),)) for label in (_SET, _OBJECTIVE, _GO_ON)),
-        Declared("codex.drive", (("config", "features", "goals"),)),
-        *_told("codex.drive", "turn_trigger"),
-    ),
-    Drive.WAKE: (Declared("codex.drive", (_WAKE,)),),
-}
-"""What each has beside a turn with goals off."""
-
-
-def _loopx(field: str, *paths: Path) -> tuple[Declared, ...]:
-    return tuple(Declared(f"codex.loopx{field}", (path,)) for path in paths)
-
-
-_TOLD_OF: tuple[Path, ...] = (
-    ("input", "developer <skills_instructions>"),
-    ("input", "developer <permissions instructions>", "message"),
-    ("instructions",),
-)
-"""Skills that codex tells of begin the message that begins with the permissions otherwise."""
-
-DECLARES: Mapping[str, tuple[Declared, ...]] = {
-    "kind": (Declared("kind", _ALL),),
-    "codex.package": (Declared("codex.package", _ALL),),
-    "codex.version": (Declared("codex.version", _ALL),),
-    "codex.model": (Declared("codex.model", _ALL),),
-    "codex.effort": (
-        Declared("codex.effort", (("body", "reasoning", "effort"),)),
-        Declared("codex.effort", (("config", "model_reasoning_effort"),)),
-        *_told("codex.effort", "reasoning_effort"),
-    ),
-    "codex.request_max_retries": _provider("request_max_retries"),
-    "codex.stream_max_retries": _provider("stream_max_retries"),
-    "codex.stream_idle_timeout_ms": _provider("stream_idle_timeout_ms"),
-    "codex.drive": tuple(each for made in DRIVE_MAKES.values() for each in made),
-    "codex.objective": tuple(Declared("codex.objective", (path,)) for path in _OBJECTIVES),
-    "codex.token_budget": (Declared("codex.token_budget", (("input", _GO_ON),)),),
-    # What the driver does between turns and after failures: nothing of it reaches codex before it happens.
-    "codex.infra_retries": (),
-    "codex.operator": (),
-    "codex.unblocks_at_most": (),
-    "codex.turns_at_most": (),
-    "codex.idle_turns_at_most": (),
-    "codex.loopx": _loopx("", *_TOLD_OF, *_OBJECTIVES, _WAKE),
-    # Another LoopX is another body, and its skills are others.
-    "codex.loopx.package": _loopx(".package", *_TOLD_OF, *_OBJECTIVES, _WAKE),
-    "codex.loopx.version": _loopx(".version", *_TOLD_OF, *_OBJECTIVES, _WAKE),
-    "codex.loopx.source": (),
-    "codex.loopx.state_inside": _loopx(".state_inside", *_OBJECTIVES, _WAKE),
-    "codex.loopx.profile": _loopx(".profile", *_OBJECTIVES, _WAKE),
-    "codex.loopx.wake_interval_s": (),
-    # Of the container and its processes: codex does not tell the model, and a working directory is replaced.
-    "argv": (),
-    "env": (),
-    "user": (),
-    "cwd": (),
-    "mounts": (),
-    "install_check": (),
-    "after_agent": (),
-}
-"""Field of an arm's row to the differences that it is meant to make in a first request or in config.toml."""
-
-
-def row_differences(a: Arm, b: Arm) -> list[Difference]:
-    """The fields in which two rows differ; their names are no treatment."""
-    return [found for found in differences(_row(a), _row(b)) if found.path != ("name",)]
-
-
-def _row(arm: Arm) -> dict[str, Any]:
-    """Fields of codex beside the others; lists are one value each."""
-    data = arm_to_data(arm)
-    codex = data.pop("codex")
-    plain = {key: (value,) if isinstance(value, list) else value for key, value in data.items()}
-    return {**plain, **({} if codex is None else {f"codex.{key}": value for key, value in codex.items()})}
-
-
-def field_of(path: Path) -> str:
-    """Name of the field of :data:`DECLARES` that a row difference is one of; of what this version does not know, its own."""
-    nested = ".".join(path)
-    return nested if nested in DECLARES else path[0]
-
-
-def declared(a: Arm, b: Arm) -> tuple[Declared, ...]:
-    """All that the rows of two codex arms declare to be different.  Of a field that this version does not know it is not known what it
-    declares: it comes without paths."""
-    fields = dict.fromkeys(field_of(found.path) for found in row_differences(a, b))
-    given = [each for field in fields for each in DECLARES.get(field, (Declared(field, ()),))]
-    if "codex.drive" in fields:
-        assert a.codex is not None and b.codex is not None
-        # A goal's own fields say nothing of a turn, and all of the goal's context is the drive's already.
-        given = [each for each in given if each.field not in ("codex.drive", "codex.objective", "codex.token_budget")]
-        given += [each for drive in (a.codex.drive, b.codex.drive) for each in DRIVE_MAKES[drive]]
-    return tuple(given)
+    return from_text(file_of(name, surface).read_text("utf-8"))
