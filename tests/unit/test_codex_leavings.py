@@ -93,6 +93,41 @@ def test_items_are_told_once_in_their_order(tmp_path: Path) -> None:
     assert [item["id"] for item in traffic.items(path, "main")] == ["one", "two"]
 
 
+def test_commands_of_all_threads_are_told_once_also_those_that_never_ended(tmp_path: Path) -> None:
+    def item(name: str, command: object = "ls") -> dict[str, Any]:
+        return {"type": "commandExecution", "id": name, "command": command}
+
+    heard = [
+        ("item/started", "main", item("one")),
+        ("item/started", "kid", item("one", "loopx status")),
+        ("item/completed", "main", item("one")),
+        ("item/completed", "main", item("two")),
+        ("item/started", "main", item("three", "sleep 1000")),
+        ("item/started", "main", item("odd", 7)),
+        ("item/completed", "main", {"type": "agentMessage", "id": "a", "text": "ls"}),
+    ]
+    history = [{"turnId": "t", "item": item("one")}, {"turnId": "t", "item": item("unheard")}]
+    path = written(
+        tmp_path / "m.jsonl",
+        *(("in", {"method": method, "params": {"threadId": thread, "turnId": "t", "item": it}}) for method, thread, it in heard),
+        ("in", {"id": 4, "result": {"data": history, "nextCursor": None}}),
+    )
+    told = [(each.thread_id, each.item_id, each.command) for each in traffic.commands(path, "main")]
+    assert told == [
+        *(("main", "one", "ls"), ("kid", "one", "loopx status"), ("main", "two", "ls")),
+        *(("main", "three", "sleep 1000"), ("main", "unheard", "ls")),
+    ]
+
+
+def test_what_was_sent_is_told_by_its_mark(tmp_path: Path) -> None:
+    def start(mark: str, *parts: object) -> tuple[str, dict[str, Any]]:
+        return "out", {"id": 1, "method": "turn/start", "params": {"clientUserMessageId": mark, "input": list(parts)}}
+
+    text = {"type": "text", "text": "Do it. "}
+    path = written(tmp_path / "m.jsonl", start("m1", text, text), start("m2", {"type": "image"}, 7), ("in", {"method": "turn/start"}))
+    assert traffic.sent(path) == {"m1": "Do it. Do it. ", "m2": ""}
+
+
 # ---- databases
 
 
@@ -175,11 +210,24 @@ def test_only_what_is_worth_keeping_is_copied_and_no_trick_is_followed(tmp_path:
     os.mkfifo(home / "sessions" / "pipe.jsonl")
     with (home / "huge.sqlite").open("wb") as stream:
         stream.truncate(1 << 40)
+    goal = run.harness / "state" / "runtime" / "goals" / "g"
+    goal.mkdir(parents=True)
+    for name in ("rollout-event-log.jsonl", "rollout-event-log.jsonl.lock", "key.pem"):
+        (goal / name).write_text("kept" if name.endswith(".jsonl") else "sk-secret")
+    (goal / "link.json").symlink_to(secret)
+    os.mkfifo(goal / "pipe.md")
     kept = collecting.copy_kept(run, KEEPS, max_bytes=1 << 20, max_files=1000)
     there = sorted(str(path.relative_to(run.kept)) for path in run.kept.rglob("*") if path.is_file())
-    assert there == ["codex-home/a.sqlite", "codex-home/a.sqlite-wal", "codex-home/config.toml", "sessions/2026/rollout-a.jsonl"]
+    loopx = "loopx/runtime/goals/g"
+    assert there == [
+        *("codex-home/a.sqlite", "codex-home/a.sqlite-wal", "codex-home/config.toml"),
+        *(f"{loopx}/rollout-event-log.jsonl", "sessions/2026/rollout-a.jsonl"),
+    ]
     why = {each.path: each.why for each in kept if each.why}
-    assert set(why) == {"codex-home/link.sqlite", "codex-home/pipe.sqlite", "codex-home/huge.sqlite", "sessions/pipe.jsonl"}
+    assert set(why) == {
+        *("codex-home/link.sqlite", "codex-home/pipe.sqlite", "codex-home/huge.sqlite", "sessions/pipe.jsonl"),
+        *(f"{loopx}/link.json", f"{loopx}/pipe.md"),
+    }
     assert why["codex-home/link.sqlite"] == "symbolic link" and why["codex-home/huge.sqlite"].startswith("too large")
     assert not any("sk-secret" in path.read_text() for path in run.kept.rglob("*") if path.is_file())
 
@@ -187,6 +235,7 @@ def test_only_what_is_worth_keeping_is_copied_and_no_trick_is_followed(tmp_path:
 def test_copied_again_it_is_the_newer_one(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "r")
     run.home.mkdir(parents=True)
+    (run.harness / "state").mkdir(parents=True)
     (run.home / "config.toml").write_text("one")
     collecting.copy_kept(run, KEEPS, max_bytes=1000, max_files=10)
     (run.home / "config.toml").write_text("two")
