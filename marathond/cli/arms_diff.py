@@ -13,13 +13,15 @@ from typing import Any
 from marathond.agents.codex import contract, declares
 from marathond.cli.arms import Gathered, row, surface_of, words
 from marathond.cli.output import clean, plural, print_json, say, screen, wrapped
-from marathond.core.contract import ABSENT, Declared, Difference, differences, undelivered
+from marathond.core.contract import ABSENT, Declared, Difference, Path, differences, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
 from marathond.core.model import Arm
 
 VALUE_MAX = 400
 OF_RECORDS = ("codex.drive", "codex.loopx", "codex.loopx.profile")
 """Fields by which one record is told from another."""
+INSIDE = "functions.exec/"
+"""Tools are called from inside another one in the surface ``code``."""
 ALARMS = ("  UNDECLARED", "  MISSING")
 
 
@@ -126,10 +128,16 @@ def _declared(found: Found) -> Iterator[str]:
     yield "what that declares in a first request and in config.toml"
     for field in dict.fromkeys(declares.field_of(each.path) for each in found.rows):
         given = [each for each in found.declared if each.field == field]
-        paths = [each.paths[-1] if found.surface == "code" else each.paths[0] for each in given if each.paths]
+        paths = [_place(each.paths, found.surface) for each in given if each.paths]
         none = "it is not known what" if given else "nothing that reaches codex"
         yield f"  {clean(field)}" + ("" if paths else f": {none}")
         yield from (f"    {clean('.'.join(path))}" for path in paths)
+
+
+def _place(paths: Sequence[Path], surface: contract.Surface) -> Path:
+    """Of a tool where it lies in that surface, else the first: others only follow from it."""
+    inside = [path for path in paths if path[:1] == ("tools",) and path[-1].startswith(INSIDE)]
+    return inside[0] if inside and surface == "code" else paths[0]
 
 
 def _record(found: Found) -> Iterator[str]:

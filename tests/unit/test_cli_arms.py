@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,34 @@ def test_diff_of_arms_that_are_driven_alike_or_not_codexs(rig: Rig, config: Path
     out = rig.ask("--config", str(config), "arms", "diff", "plain", "sh")
     assert 'kind: plain "codex", sh "command"' in out and "there is no record of a first request" in out
     assert "swordfish" not in out and 'env.API_KEY: plain absent, sh "(hidden)"' in out
+
+
+def test_a14_arms_with_loopx_are_shown_and_compared(rig: Rig) -> None:
+    def of(profile: LoopXProfile, drive: Drive = Drive.GOAL) -> CodexArm:
+        loopx = LoopXArm("loopx-of-a-test", "2.1.1", "wheel", profile=profile)
+        return CodexArm(PACKAGE, "0.171.0", "gpt-5.5", "high", drive=drive, operator=True, loopx=loopx)
+
+    rows = [of(LoopXProfile.SSH_GOAL), of(LoopXProfile.CODEX_CLI), of(LoopXProfile.GENERIC_CLI, Drive.WAKE)]
+    stored(rig, PLAIN, GOAL, *(Arm(contract.name_of(codex), AgentKind.CODEX, codex=codex) for codex in rows))
+    out = rig.ask("arms", "diff", "ssh-goal", "codex-cli")
+    for words in (
+        'codex.loopx.profile: ssh-goal "codex_app_ssh_goal", codex-cli "codex_cli"',
+        "    input.function_call_output goal_objective\n",
+        "(ssh-goal.direct.json, codex-cli.direct.json): 3 differences, none undeclared",
+    ):
+        assert words in out
+    for a, b in combinations(contract.ARMS, 2):
+        for surface in contract.SURFACES:
+            out = rig.ask("arms", "diff", a, b, "--surface", surface)
+            assert "none undeclared" in out and "MISSING" not in out
+    out = rig.ask("arms", "diff", "plain", "ssh-goal", "--surface", "code")
+    assert "    tools.functions.exec/get_goal\n" in out and "    input.developer <skills_instructions>\n" in out
+    made = json.loads(rig.ask("arms", "diff", "goal", "heartbeat", "--json"))
+    assert {each["declared_by"] for each in made["record"]["differences"]} == {"codex.drive", "codex.loopx"}
+    out = rig.ask("arms", "show", "heartbeat")
+    for words in ("heartbeat.direct.json", 'codex.loopx.profile = "generic_cli"', "quota should-run decision=run", "skills_instructions"):
+        assert words in out
+    assert "LoopX goal" not in rig.ask("arms", "show", "goal")
 
 
 def test_an_undeclared_difference_fails(rig: Rig, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
