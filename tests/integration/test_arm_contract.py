@@ -17,6 +17,7 @@ from marathond.agents.codex import contract, declares
 from marathond.cli import ctl
 from marathond.core.contract import differences, undeclared, undelivered
 from marathond.flow.contracts import Contracts
+from marathond.staging.manifest import StagedTree
 from tests.support.contracts import ARMS, contract_campaign, rows
 from tests.support.model_rig import ModelRan
 
@@ -27,7 +28,7 @@ Captured = tuple[ModelRan, dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def direct(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
+def direct(docker_host: str, staged_loopx: StagedTree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
     folder = tmp_path_factory.mktemp("direct")
     (folder / "skill").mkdir()
     (folder / "skill" / "SKILL.md").write_text(SKILL)
@@ -37,7 +38,7 @@ def direct(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def code(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
+def code(docker_host: str, staged_loopx: StagedTree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Captured]:
     with contract_campaign(docker_host, tmp_path_factory.mktemp("code"), "code") as made:
         yield made
 

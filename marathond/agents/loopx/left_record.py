@@ -32,7 +32,7 @@ _PASSING = (".lock", "-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """``files``: text or bytes by path below the state's root.  ``goal``: what the log's ``prepared`` holds of it (:meth:`Goal.data`)."""
+    """``files``: content by path below the state's root.  ``goal``: what the log's ``prepared`` holds of it (:meth:`Goal.data`)."""
 
     goal: Goal
     files: Mapping[str, bytes]
