@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
             # The daemon's client side needs installed packages; everything before this point does not.
             from marathond.demo.run import run
 
-            return run(given.folder)
+            return run(given.folder, CACHE)
         command = given.command[1:] if given.command[:1] == ["--"] else given.command
         if not command:
             parser.error("with-engine: no command given after --")

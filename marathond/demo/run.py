@@ -1,9 +1,9 @@
-"""The demo campaign: the real daemon and the real gateway as processes of their own, five arms on the sample tasks, on real Docker.
+"""The demo campaign: the real daemon and the real gateway as processes of their own, five arms on four sample tasks, on real Docker.
 
 Owns the demo's folder, its configuration and what is printed.  Everything else is what a user has: ``marathond`` runs it, the ledger says
-how it goes, ``marathonctl`` shows it.  Two arms drive the real codex; the model behind the gateway is the practice provider, which plays
-scripts (practice.toml): what it costs and scores says nothing about any model.  A first Ctrl-C voids what runs, tears it down and leaves
-a ledger that the next run resumes.
+how it goes, ``marathonctl`` shows it.  All arms drive the real codex, three of them with the real LoopX; the model behind the gateway is
+the practice provider, which plays scripts (practice.toml): what it costs and scores says nothing about any model.  A first Ctrl-C voids
+what runs, tears it down and leaves a ledger that the next run resumes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from urllib.parse import urlencode
 from marathond.demo.base_image import BASE_IMAGE
 from marathond.demo.docker_http import Docker
 from marathond.demo.host import SetupError, need_tools
+from marathond.demo.portable_python import portable_python
+from marathond.demo.rehearsals import rehearsals
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
-TIMEOUT_S = 300.0
+TIMEOUT_S = 900.0
 PROVIDER_S = 30.0
 POLL_S = 0.25
 
@@ -41,25 +43,16 @@ out_dir = "out"
 [campaign]
 name = "{name}"
 tasks = ["{samples}/*"]
+include = ["greet", "visits", "own-address", "csv-totals"]
 
 [admission]
 concurrency = 4
+# The samples are small: two of them share a core.
+cpu_overcommit = 2.0
 reserve_memory_mb = 0
 
 [limits]
-agent_timeout_s = 60
-
-[arms.oracle]
-kind = "oracle"
-
-[arms.halfway]
-kind = "command"
-argv = ["sh", "/opt/halfway/halfway.sh"]
-mounts = [{{ source = "{agents}", target = "/opt/halfway" }}]
-install_check = ["test", "-r", "/opt/halfway/halfway.sh"]
-
-[arms.nop]
-kind = "nop"
+agent_timeout_s = 120
 
 [arms.plain]
 kind = "codex"
@@ -68,6 +61,24 @@ drive = "turn"
 [arms.goal]
 kind = "codex"
 drive = "goal"
+
+[arms.ssh-goal]
+kind = "codex"
+drive = "goal"
+loopx = "codex_app_ssh_goal"
+
+[arms.codex-cli]
+kind = "codex"
+drive = "goal"
+loopx = "codex_cli"
+
+[arms.heartbeat]
+kind = "codex"
+drive = "wake"
+loopx = "generic_cli"
+
+[loopx]
+python = "{python}"
 
 [codex]
 model = "gpt-6.2-sol"
@@ -96,9 +107,12 @@ def say(text: str) -> None:
     print(f"demo: {text}", file=sys.stderr, flush=True)
 
 
-def run(folder: Path) -> int:
-    """Exit status 0: every cell is done and nothing was left behind."""
-    folder = folder.absolute()
+def run(folder: Path, cache: Path) -> int:
+    """Exit status 0: every cell is done and nothing was left behind.
+
+    :param cache: what set-up fetched, from run to run.
+    """
+    folder, python = folder.absolute(), portable_python(cache)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     ledger = folder / "state" / "ledger.db"
     name = _campaign(ledger)
@@ -107,8 +121,8 @@ def run(folder: Path) -> int:
     key.touch(mode=0o600)
     key.write_text("a-key-that-only-the-gateway-sees\n")
     signal.signal(signal.SIGINT, _only_once)
-    with _provider(folder / "practice.log") as provider:
-        config.write_text(CONFIG.format(name=name, samples=HERE / "samples", agents=HERE / "agents", provider=provider))
+    with _provider(folder) as provider:
+        config.write_text(CONFIG.format(name=name, samples=HERE / "samples", python=python, provider=provider))
         if not ledger.exists():
             _ctl(config, "init")
         _stage(config, folder)
@@ -116,15 +130,15 @@ def run(folder: Path) -> int:
 
 
 def _stage(config: Path, folder: Path) -> None:
-    """codex, as a person would fetch it; npm is the one tool that may have to be installed for it."""
+    """codex and LoopX, as a person would fetch them; npm is the one tool that may have to be installed for it."""
     need_tools({"npm": "npm"}, folder / "setup.log")
-    say("staging codex (about 170 MB, once)")
+    say("staging codex and LoopX (about 230 MB, once)")
     _ctl(config, "stage")
 
 
 def _campaign_runs(folder: Path, config: Path, ledger: Path, name: str) -> int:
     engine = os.environ.get("DOCKER_HOST", "the default engine")
-    say(f"campaign {name}: five arms x six tasks on {engine}, image {BASE_IMAGE}")
+    say(f"campaign {name}: five arms x four tasks on {engine}, image {BASE_IMAGE}")
     began = time.monotonic()
     gateway = _process("gateway", "--wait", str(folder / "state" / "gateway"), log=folder / "gateway.log")
     with gateway, _process("--config", str(config), log=folder / "marathond.log") as process:
@@ -187,9 +201,11 @@ def _process(*words: str, log: Path, stdout: int | None = None) -> Iterator[subp
 
 
 @contextlib.contextmanager
-def _provider(log: Path) -> Iterator[str]:
+def _provider(folder: Path) -> Iterator[str]:
     """The practice provider, on a port that is free; its base URL."""
-    with _process("practice", "--script", str(HERE / "practice.toml"), log=log, stdout=subprocess.PIPE) as process:
+    script, log = folder / "practice.toml", folder / "practice.log"
+    script.write_text(rehearsals(), encoding="utf-8")
+    with _process("practice", "--script", str(script), log=log, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         readable, _, _ = select.select([process.stdout], [], [], PROVIDER_S)
         words = process.stdout.readline().decode().split() if readable else []
@@ -217,7 +233,7 @@ def _follow(ledger: Path, name: str, process: subprocess.Popen[bytes], began: fl
                 continue
             seen.add(number)
             word = f"reward {reward:g}" if state == "scored" else state
-            say(f"{len(seen):2d}/{total} {trial} {arm:<8} {task:<12} {word}")
+            say(f"{len(seen):2d}/{total} {trial} {arm:<9} {task:<12} {word}")
         if total and not left and not claims and exported == trials:
             return
         time.sleep(POLL_S)
@@ -246,9 +262,9 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
     for arm, cells, reward, partial, tokens, cost in arms:
         spent = f"{tokens or 0:>9,}  {'-' if cost is None else f'${cost:.2f}':>6}"
         print(f"{arm:<10} {cells:>4}  {_number(reward):>6}  {_number(partial):>7}  {spent}")
-    print("plain and goal drive the real codex against scripted answers: a rehearsal, no measure of any model")
+    print("real codex, real LoopX, scripted answers: a rehearsal, no measure of any model or arm")
     review_words = f", {review} in review" if review else ""
-    print(f"\n5 arms x 6 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
+    print(f"\nfive arms x 4 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
     shown = os.path.relpath(config)
     print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show {last}` · `… sql "select * from v_arm"`')
     print("your own campaign: README, section 2")

@@ -277,10 +277,11 @@ def _caught(script: Script, ask: Ask) -> dict[str, str] | None:
 
 
 def _latest(script: Script, ask: Ask) -> dict[str, str]:
-    """What ``latest`` catches in the user's last message; nothing where it is not found."""
-    if script.latest is None or not ask.user_texts:
+    """What ``latest`` catches in the user's last message, else in the goal's objective; nothing where it is not found."""
+    if script.latest is None:
         return {}
-    found = re.search(script.latest, ask.user_texts[-1])
+    texts = (*ask.user_texts[-1:], ask.objective or "")
+    found = next((match for text in texts if (match := re.search(script.latest, text))), None)
     return {} if found is None else {name: value or "" for name, value in found.groupdict().items()}
 
 

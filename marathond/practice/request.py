@@ -108,9 +108,15 @@ class Ask:
             if not (text := text_of(item.get("content"))).startswith(_CODEX_SAYS)
         ]
 
-    @cached_property
+    @property
     def has_goal(self) -> bool:
-        return any(item.get("type") == "function_call_output" and item.get("name") == "goal_objective" for item in self.items)
+        return self.objective is not None
+
+    @cached_property
+    def objective(self) -> str | None:
+        """What codex tells the model of its goal; None without one."""
+        told = (i for i in self.items if i.get("type") == "function_call_output" and i.get("name") == "goal_objective")
+        return next((text_of(item.get("output")) for item in told), None)
 
     @cached_property
     def tools(self) -> dict[str, str]:

@@ -199,8 +199,8 @@ class Script(_Data):
     (``text``, or else the task's name as a word of its own); where they say no arm, a conversation with a goal is ``goal``, any other
     ``plain``.  ``pattern``: a regular expression that one of the user's messages must match as a whole; what its named groups
     caught takes the place of ``{{name}}`` in ``run`` and ``say``.  It comes from the client: catch only what may stand in a command.
-    ``latest``: the same, looked for anywhere in the user's last message of each request; where it is not found, its names stay as they
-    stand.
+    ``latest``: the same, looked for anywhere in the user's last message of each request, else in the objective of its goal; where it is
+    not found, its names stay as they stand.
     ``then``: ``done`` (completes the goal if there is one and says so, turn after turn), ``blocked`` (blocks it and says so),
     ``repeat`` (from the first step again), ``silent`` (empty answers for ever).  ``polls``: how often a running command is
     polled before the script goes on without it.

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-import marathond.demo
 from marathond.demo.host import SetupError
-from marathond.practice.script import load
+from marathond.demo.rehearsals import rehearsals
+from marathond.practice.script import parse
 from tests.conftest import IN_CI
 from tests.support.codex_box import boxed
 from tests.support.codex_env import codex_binary
@@ -21,7 +21,6 @@ from tests.support.yard import TESTS, Yard, sample, yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
 
-SCRIPTS = Path(marathond.demo.__file__).with_name("practice.toml")
 DIRECT, CODE = "gpt-5.5", "gpt-6.2-sol"
 AT_ONCE = 3
 INTENDED = {
@@ -37,7 +36,7 @@ INTENDED = {
 
 async def rehearse(made: Yard, binary: Path, name: str, arm: str, model: str) -> tuple[Any, ...]:
     """One conversation and its verification, in the order of :data:`INTENDED`; asserts what all of them share."""
-    task, practice = sample(name), load(SCRIPTS)
+    task, practice = sample(name), parse(rehearsals())
     async with boxed(made, task, binary, practice, model, goals=arm == "goal") as (codex, server):
         if arm == "goal":
             turns, status = await codex.pursue(task.instruction)
