@@ -59,8 +59,8 @@ def environment(root: str) -> None:
     tempfile.tempdir = home
 
 
-def call(cli: str, argv: list[str]) -> dict[str, Any]:
-    """One call of the CLI: exit code, stdout, stderr and duration."""
+def call(cli: str, argv: list[str], limit_s: int) -> dict[str, Any]:
+    """One call of the CLI: exit code, stdout, stderr and duration.  It ends itself after ``limit_s``, whatever became of its parent."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         sys.stdout.flush()
@@ -68,6 +68,7 @@ def call(cli: str, argv: list[str]) -> dict[str, Any]:
         pid = os.fork()
         if pid == 0:
             status = 1
+            signal.alarm(limit_s)
             try:
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
@@ -92,14 +93,13 @@ def call(cli: str, argv: list[str]) -> dict[str, Any]:
     return {"exit": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1][-2000:], "ms": ms}
 
 
-def calls(cli: str, wanted: list[list[str]]) -> list[dict[str, Any]]:
+def calls(cli: str, wanted: list[list[str]], limit_s: int) -> list[dict[str, Any]]:
     """In their order, up to the first that fails."""
-    if wanted:
-        importlib.import_module("loopx.cli_runtime")
-        importlib.import_module("loopx.cli")
+    importlib.import_module("loopx.cli_runtime")
+    importlib.import_module("loopx.cli")
     done: list[dict[str, Any]] = []
     for argv in wanted:
-        done.append(call(cli, argv))
+        done.append(call(cli, argv, limit_s))
         if done[-1]["exit"] != 0:
             break
     return done
@@ -217,7 +217,8 @@ def write(path: str, source: str) -> None:
 
 def main(asked: dict[str, Any]) -> dict[str, Any]:
     root, cli = asked["root"], f"{asked['root']}/bin/loopx"
-    signal.alarm(int(asked["timeout_s"]))
+    limit_s = int(asked["timeout_s"])
+    signal.alarm(limit_s)
     if asked["look"]:
         told = {"look": look(root, cli), "version": version(cli), "python": platform.python_version(), "sqlite": sqlite()}
         environment(root)
@@ -226,7 +227,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     environment(root)
     if asked["document"]:
         write(*asked["document"])
-    return {"calls": calls(cli, asked["calls"])}
+    return {"calls": calls(cli, asked["calls"], limit_s)}
 
 
 if __name__ == "__main__":
