@@ -215,6 +215,18 @@ def test_c06_model_and_gate_share_a_bound_and_infra_has_its_own() -> None:
     assert goal_after(*log, *blocked(3), codex=codex) == End(EndedBy.UNBLOCK_CAP, "blocked again after 2 times")
     state = fold([*GOAL_BEGUN, *log])
     assert (state.unblocks, state.infra) == (2, 0)
+    # Nobody approves a gate for what the infrastructure failed.
+    retried = fold([*GOAL_BEGUN, ("unblock", {"n": 1, "cause": "infra", "pause_s": 5.0, "mark": ""})])
+    asked = fold([*GOAL_BEGUN, *blocked(1), *resumed(2, "gate", ["g"])[:2]])
+    assert [state.pending and state.pending.by_operator for state in (retried, asked)] == [False, True]
+
+
+def test_c06_an_arm_that_blocks_itself_for_ever_is_resumed_eight_times() -> None:
+    log = blocked(1)
+    for n in range(2, 10):
+        assert goal_after(*log) == Look()
+        log += [*resumed(n, "model"), *blocked(n)]
+    assert goal_after(*log) == End(EndedBy.UNBLOCK_CAP, "blocked again after 8 times")
 
 
 def test_c06_resumed_in_vain_it_is_not_resumed_for_ever() -> None:

@@ -241,7 +241,7 @@ class Run(Ear):
             await self.note("turn_intended", **intention)
 
     async def _carry_out(self, client: CodexClient, pending: Pending) -> None:
-        if self.codex.loopx is not None and pending.cause == "unblock" and not await self._clear(pending):
+        if pending.by_operator and not await self._clear(pending):
             return
         if pending.what == "goal":
             await self._set_goal(client, first=False)

@@ -82,6 +82,11 @@ class Pending:
     mark: str = ""
     wake: str = ""
 
+    @property
+    def by_operator(self) -> bool:
+        """With LoopX: its gates are cleared before.  What the infrastructure failed is taken up again without anybody's approval."""
+        return self.what == "gate" or (self.what == "turn" and self.cause == "unblock")
+
 
 @dataclass(frozen=True, slots=True)
 class Poll:
