@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from marathond.agents.codex.harness import LoopX
-from marathond.agents.codex.receipt import CodexReceipt, LoopXPart, validated
+from marathond.agents.codex.receipt import CodexReceipt, validated
+from marathond.agents.codex.receipt_loopx import LoopXPart
 from marathond.agents.loopx import goal, left, profile
 from marathond.core.model import LoopXProfile
 from marathond.ledger.verbs import treatments

@@ -16,6 +16,7 @@ from marathond.cli import show, show_loopx
 from marathond.core.model import trial_label
 from marathond.ledger.verbs import agentlog
 from tests.support import ledgers as have
+from tests.unit.test_codex_receipt import Log
 from tests.unit.test_codex_treatment import CALL, SET_UP, THREAD, WAKE_1, goal, made, prepared, text, wake
 from tests.unit.test_loopx_left import STATE
 
@@ -108,7 +109,7 @@ def test_a_receipt_tells_of_a_trial_at_rest(c: sqlite3.Connection, tmp_path: Pat
 
 def test_a13_what_was_missing_is_said(c: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trial_id = begun(c, "scored")
-    log = [prepared(), THREAD, *wake(1, WAKE_1, "first"), ("unblock", {"n": 1, "cause": "gate"}), *wake(2, "another")]
+    log: Log = [prepared(), THREAD, *wake(1, WAKE_1, "first"), ("unblock", {"n": 1, "cause": "gate"}), *wake(2, "another")]
     part, _ = made(tmp_path, *log, told=Told([CALL], {"m1": text(WAKE_1), "m2": "Continue."}), wakes=True)
     agentlog.keep_receipt(c, trial_id, schema=2, data={"loopx": part.model_dump(mode="json")}, now_ms=have.T0)
     lines, _ = shown(c, trial_id, tmp_path, capsys)

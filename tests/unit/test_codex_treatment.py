@@ -13,7 +13,8 @@ import pytest
 from marathond.agents.codex import receipt, summary, treatment
 from marathond.agents.codex.account import add_up
 from marathond.agents.codex.atif import trajectory
-from marathond.agents.codex.rollout import Ran, Rollout
+from marathond.agents.codex.receipt_loopx import LoopXPart
+from marathond.agents.codex.rollout import Ran, Rollout, sha256
 from marathond.agents.codex.traffic import Commanded, Traffic
 from marathond.agents.codex.treatment import Told
 from marathond.agents.loopx import left, profile
@@ -25,10 +26,10 @@ from tests.unit.test_codex_receipt import END, Log, entries, finished, turn
 
 BODY = f"Advance the goal: {profile.CLI} quota should-run"
 WAKE_1, WAKE_2 = "2026-01-01T00:00:00Z", "2026-01-01T00:03:00Z"
-SET_UP = {
+SET_UP: dict[str, Any] = {
     **{"cwd": "/app", "profile": "codex_app_ssh_goal", "goal_id": "g", "todo_id": "todo_1", "skills": ["b", "a"]},
     "state": {name: f"{profile.STATE}/{name}" for name in ("registry", "runtime", "state_file", "document")},
-    **{"body": BODY, "body_sha256": treatment.sha256(BODY), "hashes": {"codex_app_ssh_goal": treatment.sha256(BODY)}},
+    **{"body": BODY, "body_sha256": sha256(BODY), "hashes": {"codex_app_ssh_goal": sha256(BODY)}},
 }
 PREPARED = {"uid": 0, "cwd": "/app", "untrusted": [], "base_url": "http://127.0.0.1:8790/v1", "config_sha256": "ab"}
 THREAD = ("thread", {"thread_id": "thread", "model": "gpt-5.5", "effort": "high", "cwd": "/app", "path": "/x"})
@@ -73,7 +74,7 @@ def made(
     main: Rollout | None = None,
     others: Sequence[Rollout] = (),
     **known: Any,
-) -> tuple[receipt.LoopXPart, dict[str, str]]:
+) -> tuple[LoopXPart, dict[str, str]]:
     runtime = LoopXProfile.GENERIC_CLI if wakes else LoopXProfile.SSH_GOAL
     loopx = LoopXArm("loopx-2.1.1-0123456789ab", "2.1.1", "wheel sha256:ab", profile=runtime)
     arm = codex_arm(Drive.WAKE if wakes else Drive.GOAL, loopx=loopx, operator=True)
@@ -97,7 +98,7 @@ def test_a_goal_arm_that_was_given_all_of_it(tmp_path: Path) -> None:
     assert (one.versions.loopx, one.versions.source, one.versions.node) == ("2.1.1", "wheel sha256:ab", "22.23.3")
     assert one.versions.python == "3.11.2" and one.versions.package == "loopx-2.1.1-0123456789ab"
     assert (one.set_up.todo_id, one.set_up.state, one.set_up.skills) == ("todo_1", "outside", ["a", "b"])
-    assert (one.set_up.body.sha256, one.set_up.body.chars) == (treatment.sha256(BODY), len(BODY))
+    assert (one.set_up.body.sha256, one.set_up.body.chars) == (sha256(BODY), len(BODY))
     assert one.delivered.selected == "todo_1" and one.delivered.wakes is None and one.delivered.polls.n == 0
 
 
@@ -120,7 +121,7 @@ def test_a13_a_goal_arm_that_was_not_given_something(tmp_path: Path, log: Log, w
 
 def test_wakes_are_told_by_their_ids_texts_and_pauses(tmp_path: Path) -> None:
     quota = ("quota", {"should_run": True, "decision": "run", "action": "run_now"})
-    log = [prepared(), THREAD, *wake(1, WAKE_1, "first", pause_s=0.0), quota, *wake(2, WAKE_2), ("replayed", {"turn_id": WAKE_2})]
+    log: Log = [prepared(), THREAD, *wake(1, WAKE_1, "first", pause_s=0.0), quota, *wake(2, WAKE_2), ("replayed", {"turn_id": WAKE_2})]
     sent = {"m1": f"Do it.\n\n{text(WAKE_1)}", "m2": text(WAKE_2)}
     one, found = made(tmp_path, *log, told=Told([CALL], sent), wakes=True)
     wakes = one.delivered.wakes
@@ -129,7 +130,7 @@ def test_wakes_are_told_by_their_ids_texts_and_pauses(tmp_path: Path) -> None:
     assert one.delivered.polls.by_answer == {"run_now": 1}
     again, _ = made(tmp_path, *log, told=Told([CALL], {"m1": sent["m1"], "m2": text(WAKE_2)}), wakes=True)
     assert again.delivered.wakes is not None and again.delivered.wakes.texts == wakes.texts
-    assert wakes.texts[treatment.sha256(text(treatment.TURN))] == 1, "an id says nothing of the text"
+    assert wakes.texts[sha256(text(treatment.TURN))] == 1, "an id says nothing of the text"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_wakes_are_told_by_their_ids_texts_and_pauses(tmp_path: Path) -> None:
 )
 def test_a13_any_wake_without_a_body(tmp_path: Path, second: str | None, whole: bool, delivered: bool, unseen: int) -> None:
     sent = {"m1": text(WAKE_1), **({} if second is None else {"m2": second})}
-    log = [prepared(), THREAD, *wake(1, WAKE_1, "first"), *wake(2, WAKE_2)]
+    log: Log = [prepared(), THREAD, *wake(1, WAKE_1, "first"), *wake(2, WAKE_2)]
     one, found = made(tmp_path, *log, told=Told([CALL], sent, whole), wakes=True)
     assert one.delivered.wakes is not None and (one.delivered_all, one.delivered.wakes.unseen) == (delivered, unseen)
     assert delivered or "a body in 1 of 2 wakes" in found["treatment_not_delivered"]
@@ -191,7 +192,7 @@ def test_a13_calls_out_of_a_script_are_seen_in_loopxs_own_log(tmp_path: Path) ->
     """What the gates, the driver's polls and an operator left there is not the agent's."""
     log = left.Events(Counter(todo_add=2, quota_should_run=3, todo_complete=1))
     quota = ("quota", {"should_run": True, "decision": "run", "action": "run_now"})
-    cleared = [("unblock", {"n": 1, "cause": "gate", "pause_s": 0.0}), ("gate_cleared", {"ids": ["g1"]})]
+    cleared: Log = [("unblock", {"n": 1, "cause": "gate", "pause_s": 0.0}), ("gate_cleared", {"ids": ["g1"]})]
     one, found = made(tmp_path, prepared(), THREAD, *goal(), quota, *cleared, told=Told(events=log))
     assert found == {} and one.used_any and one.used.calls == 0 and one.used.events is not None
     assert one.used.events.harness == {"todo_add": 1, "quota_should_run": 2, "todo_complete": 1}
