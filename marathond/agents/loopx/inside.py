@@ -3,7 +3,7 @@
 Handed over as text (:mod:`marathond.agents.loopx.commands`), so it imports the standard library and LoopX alone, and nothing of this
 package.  Owns what is asked there and how it is told; what it means is decided outside.
 
-Each call is the whole CLI in a process of its own, forked once LoopX has been imported: that import is most of a call's time.
+Each call is the whole CLI in a process of its own, forked from one that has imported what many calls share.
 
     python -I -c TEXT '{"root": …, "calls": [[…], …], "look": …, "document": …, "timeout_s": …}'    ->    last line: MARK and a JSON object
 """
@@ -29,6 +29,8 @@ from typing import Any
 MARK = "marathond-loopx "
 OUTPUT_AT_MOST = 1 << 18
 PATHS_S, FOUND_AT_MOST = 20, 20
+MANY = 4
+"""So many calls are quicker with all of the CLI imported before, which takes a second; few find their own part of it."""
 READBACK = ("ready", "status", "missing_skill_ids", "digest_mismatches", "version_marker_mismatches", "loopx_version", "reason")
 
 FIND = """
@@ -96,7 +98,8 @@ def call(cli: str, argv: list[str], limit_s: int) -> dict[str, Any]:
 def calls(cli: str, wanted: list[list[str]], limit_s: int) -> list[dict[str, Any]]:
     """In their order, up to the first that fails."""
     importlib.import_module("loopx.cli_runtime")
-    importlib.import_module("loopx.cli")
+    if len(wanted) >= MANY:
+        importlib.import_module("loopx.cli")
     done: list[dict[str, Any]] = []
     for argv in wanted:
         done.append(call(cli, argv, limit_s))
