@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from marathond.flow.collecting import copy_kept
 from marathond.flow.environment import make_run_dir, standard_mounts
 from marathond.gateway import netns
 from marathond.ports.agent import Environment, Finished, Kept, LogEntry, ModelAccess, Receipt, RunDir
+from marathond.ports.clock import SystemClock
 from marathond.practice.gate import gate_practice
 from marathond.practice.script import Practice
 from marathond.practice.server import PracticeServer, practising
@@ -39,7 +40,13 @@ class ListLog:
     lines: list[LogEntry] = field(default_factory=list)
 
     async def append(self, kind: str, detail: Mapping[str, Any]) -> None:
-        self.lines.append(LogEntry(len(self.lines) + 1, kind, dict(detail), 0, 0))
+        clock = SystemClock()
+        self.lines.append(LogEntry(len(self.lines) + 1, kind, dict(detail), clock.wall_ms(), clock.mono_ms()))
+
+    def passed(self, seconds: float) -> None:
+        """As if all of it had happened so much earlier."""
+        ms = int(seconds * 1000)
+        self.lines = [replace(line, at_ms=line.at_ms - ms, mono_ms=line.mono_ms - ms) for line in self.lines]
 
     async def entries(self) -> Sequence[LogEntry]:
         return tuple(self.lines)

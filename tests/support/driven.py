@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
+from marathond.agents.codex.transcript import NAME
 from marathond.core.model import EndedBy
 from marathond.ports.agent import AgentEnd
 from marathond.ports.engine import ExecSpec
@@ -20,12 +22,18 @@ class Driven:
     trial: Trial
     exec_id: str
 
-    async def wait(self) -> AgentEnd:
-        with anyio.fail_after(PATIENCE_S):
+    async def wait(self, patience_s: float = PATIENCE_S) -> AgentEnd:
+        with anyio.fail_after(patience_s):
             return await self.trial.agent.wait(self.trial.env, self.exec_id)
 
     async def log(self, kind: str) -> list[dict[str, Any]]:
         return [dict(entry.detail) for entry in await self.trial.env.log.entries() if entry.kind == kind]
+
+    def messages(self) -> list[str]:
+        """What was sent to codex for the model, in order, by all lives so far."""
+        lines = (self.trial.env.run_dir.root / NAME).read_text().splitlines()
+        sent = [line["message"] for line in map(json.loads, lines) if line["way"] == "out"]
+        return [message["params"]["input"][0]["text"] for message in sent if message.get("method") == "turn/start"]
 
     async def until(self, kind: str, count: int = 1) -> None:
         with anyio.fail_after(PATIENCE_S):
