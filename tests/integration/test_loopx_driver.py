@@ -1,6 +1,7 @@
 """LoopX's three arms driven to their end: the real codex and the real LoopX in real containers, without daemon and gateway around them.
 
-One trial for each arm, one that blocks itself for ever, one whose daemon dies in the middle of a wake and between two, one whose LoopX breaks.
+One trial for each arm; one that blocks itself for ever; one whose daemon dies in the middle of a wake and between two; one whose LoopX
+breaks.
 """
 
 from __future__ import annotations
