@@ -7,6 +7,7 @@ With ``--provider practice`` the model is a script that works for ever; with ``r
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, span, table
 from marathond.cli.rehearse import ran
 from marathond.core.model import AgentKind
+from marathond.gateway.config import CREDENTIALS_ENV
 from marathond.practice.script import Practice, parse
 from marathond.practice.server import practising
 from marathond.service.knobs import did_you_mean
@@ -87,13 +89,15 @@ def run(
         raise CallFailed(f"--task {chosen}: no such task in campaign {settings.campaign.name}{did_you_mean(chosen, names)}", Exit.USAGE)
     limit_s = deadline_s or DEADLINE_S[provider]
     overrides: dict[str, object] = {"campaign.include": [chosen], "campaign.arms": arms, "limits.agent_timeout_s": limit_s}
+    url: str | None = None
     with contextlib.ExitStack() as stack:
         if provider == "practice":
-            overrides |= _practice_way(settings, stack.enter_context(_practice(parse(ENDLESS))))
+            url = stack.enter_context(_practice(parse(ENDLESS)))
         else:
             assert max_usd is not None
+            _need_key(settings)
             overrides |= {"money.campaign_cap_usd": max_usd, "money.trial_cap_usd": max_usd / len(arms)}
-        birds = ran(settings, "canary", overrides, read, gates_only=False, keep=keep)
+        birds = ran(settings, "canary", overrides, read, provider=url, gates_only=False, keep=keep)
     if as_json:
         print_json({"task": chosen, "provider": provider, "deadline_s": limit_s, "arms": [asdict(bird) for bird in birds]})
     else:
@@ -110,17 +114,12 @@ def _practice(script: Practice) -> Iterator[str]:
         yield f"{server.url}/v1"
 
 
-def _practice_way(settings: Settings, url: str) -> dict[str, object]:
-    """Every route leads to the rehearsal's provider, and nothing is paid for."""
-    routes = {
-        name: {
-            "base_url": url,
-            **{key: value for key, value in (("key_file", route.key_file), ("key_credential", route.key_credential)) if value},
-        }
-        for name, route in settings.gateway.routes.items()
-    }
-    plain = {name: {key: str(value) for key, value in route.items()} for name, route in routes.items()}
-    return {"gateway.routes": plain}
+def _need_key(settings: Settings) -> None:
+    """The real provider wants the real key, which a unit's credential shows to that unit alone.  Raises CallFailed."""
+    for name, route in settings.gateway.routes.items():
+        if route.key_credential is not None and CREDENTIALS_ENV not in os.environ:
+            unit = f"systemd-run -P -p LoadCredential={route.key_credential}:FILE marathonctl canary …, with the gateway unit's FILE"
+            raise CallFailed(f"the key of route {name} is a credential of the gateway's unit: {unit}", Exit.USAGE)
 
 
 def read(ground: Ground) -> tuple[Bird, ...]:

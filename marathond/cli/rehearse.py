@@ -23,15 +23,23 @@ Found = TypeVar("Found")
 
 
 def ran(
-    settings: Settings, name: str, overrides: Mapping[str, object], read: Callable[[Ground], Found], *, gates_only: bool, keep: bool
+    settings: Settings,
+    name: str,
+    overrides: Mapping[str, object],
+    read: Callable[[Ground], Found],
+    *,
+    provider: str | None,
+    gates_only: bool,
+    keep: bool,
 ) -> Found:
     """What ``read`` finds in the ledger of a rehearsal that came to its end.
 
+    :param provider: see :func:`marathond.service.rehearsal.prepare`.
     :param keep: leave its folder (run directories, logs, ledger) for a look, and name it.
     :raises EngineError: the engine does not answer.  :raises CallFailed: interrupted.  :raises MarathonError: as the daemon's start.
     """
     anyio.run(remove_leftovers, settings, _tell)  # also the first word with the engine: it must answer before anything is made
-    ground = prepare(settings, name, overrides)
+    ground = prepare(settings, name, overrides, provider)
     whole = False
     try:
         _log_to(ground)

@@ -14,7 +14,7 @@ from marathond.cli.rehearse import ran
 from marathond.flow.trial import ACCEPTED
 from marathond.service.knobs import did_you_mean
 from marathond.service.protocol import Exit
-from marathond.service.rehearsal import Ground
+from marathond.service.rehearsal import NOBODY, Ground
 from marathond.service.settings import Settings
 from marathond.service.taskpaths import task_folders
 
@@ -66,7 +66,7 @@ def run(settings: Settings, *, tasks: Sequence[str], arms: Sequence[str], keep: 
         overrides["campaign.include"] = list(tasks)
     if arms:
         overrides["campaign.arms"] = list(arms)
-    found = ran(settings, "verify-envs", overrides, read, gates_only=True, keep=keep)
+    found = ran(settings, "verify-envs", overrides, read, provider=NOBODY, gates_only=True, keep=keep)
     if as_json:
         print_json({"cells": [asdict(cell) for cell in found.cells], "requests": found.asked})
     else:

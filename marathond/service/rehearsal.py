@@ -38,7 +38,9 @@ FOLDER = "x"
 """Below state_dir: its path must leave room for sockets."""
 LOOK_S = 0.25
 SAY_WAITING_S = 20.0
-GATEWAY_PID = "gateway.pid"
+GATEWAY_PID, KEY = "gateway.pid", "no.key"
+NOBODY = "http://127.0.0.1:9/v1"
+"""For a rehearsal that asks no provider: whatever should leave for one arrives nowhere, and costs nothing."""
 KILLED_S = 10.0
 SETTLED_S = 30.0
 """A younger folder may be another rehearsal's that is about to take its ledger's lock."""
@@ -79,9 +81,10 @@ class Ground:
             connection.close()
 
 
-def prepare(settings: Settings, name: str, overrides: Mapping[str, object]) -> Ground:
+def prepare(settings: Settings, name: str, overrides: Mapping[str, object], provider: str | None) -> Ground:
     """Folders, settings and an empty ledger.
 
+    :param provider: base URL that takes every route's place, with a key that opens nothing; None: the routes as they are, with their keys.
     :raises ConfigError: an override is wrong.  :raises ArtifactError: the state directory cannot be written.
     """
     state = settings.daemon.state_dir
@@ -90,15 +93,18 @@ def prepare(settings: Settings, name: str, overrides: Mapping[str, object]) -> G
         (state / "staged").mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True)
         (folder / "staged").symlink_to(state / "staged")
+        (folder / KEY).write_text("marathond-rehearsal\n")
     except OSError as error:
         raise ArtifactError("io", str(folder), f"{error.strerror or error}; be root or the daemon's user") from error
-    own = {
+    own: dict[str, object] = {
         "daemon.state_dir": str(folder),
         "daemon.out_dir": str(folder / "out"),
         "daemon.ledger": str(folder / "ledger.db"),
         "daemon.control_socket": str(folder / "control.sock"),
         "campaign.name": name,
     }
+    if provider is not None:
+        own["gateway.routes"] = {name: {"base_url": provider, "key_file": str(folder / KEY)} for name in settings.gateway.routes}
     made = load(settings.config_path, {**PASS_ONCE, **overrides, **own})
     return Ground(folder, made, create(made.daemon.ledger, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000))
 

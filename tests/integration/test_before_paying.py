@@ -45,6 +45,10 @@ def short() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+CREDENTIAL = 'key_credential = "provider"'
+"""The key as the gateway's unit has it, and nobody else."""
+
+
 def write_config(root: Path, docker_host: str, url: str, tasks: list[Path], more: str = "") -> Path:
     state = root / "state"
     state.mkdir()
@@ -55,7 +59,7 @@ def write_config(root: Path, docker_host: str, url: str, tasks: list[Path], more
     config.write_text(
         f'[daemon]\nstate_dir = "state"\n[engine]\nurl = "{docker_host}"\ncall_timeout_s = 90\n[admission]\nreserve_memory_mb = 0\n'
         f'[campaign]\nname = "c"\ntasks = {json.dumps([str(task) for task in tasks])}\n{ARMS}[codex]\nmodel = "{MODEL}"\n'
-        f'[gateway.routes.main]\nbase_url = "{url}/v1"\nkey_file = "key"\n{more}'
+        f'[gateway.routes.main]\nbase_url = "{url}/v1"\n{CREDENTIAL}\n{more}'
     )
     return config
 
@@ -123,12 +127,14 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
         ("plain", "goal"), ("deadline", "8 s: own", "scored", "ok")
     )
     assert all(bird["requests"] for bird in found) and provider.tally("t1").requests == 0  # the configured provider was not asked
-    # The same against the configured one: without a price there is no cap, and without a cap nothing is begun.
+    # The same against the configured one: it takes the real key, and without a price there is no cap, without a cap nothing is begun.
+    assert "--max-usd" in ctl(config, "canary", "--provider", "real").stderr
+    hidden = ctl(config, "canary", "--provider", "real", "--max-usd", "1")
+    assert hidden.returncode == 2 and "LoadCredential=provider:" in hidden.stderr
+    config.write_text(config.read_text().replace(CREDENTIAL, 'key_file = "key"'))
     refused = ctl(config, "canary", "--provider", "real", "--max-usd", "1")
     assert refused.returncode != 0 and "money.prices" in refused.stderr
-    assert "--max-usd" in ctl(config, "canary", "--provider", "real").stderr
-    priced = config.read_text() + f'[money.prices."{MODEL}"]\ninput = 1.0\noutput = 1.0\n'
-    config.write_text(priced)
+    config.write_text(config.read_text() + f'[money.prices."{MODEL}"]\ninput = 1.0\noutput = 1.0\n')
     real = ctl(config, "canary", "--provider", "real", "--max-usd", "1", "--deadline", "20", "--json")
     # This provider's model says "Done." at once: a plain conversation is over then, and the canary does not call that a spent budget.
     assert real.returncode == 4, real.stderr + real.stdout
