@@ -14,7 +14,7 @@ from marathond.core.model_rules import Found
 BY_RULE = {
     EndedBy.TURN_CAP: ("turn_cap_reached", "as many turns as the arm allows (turns_at_most)"),
     EndedBy.UNBLOCK_CAP: ("unblock_cap_reached", "resumed as often as the arm allows (unblocks_at_most), and blocked again"),
-    EndedBy.NO_PROGRESS: ("no_progress", "turn after turn without a tool call (idle_turns_at_most)"),
+    EndedBy.NO_PROGRESS: ("no_progress", "turn after turn without a tool call, or resumed and nothing done (idle_turns_at_most)"),
 }
 """Ends that a rule of the arm brought about: code and words."""
 

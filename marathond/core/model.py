@@ -174,9 +174,9 @@ class CodexArm:
     The first block is one for all arms of a campaign (``[codex]``), the second the arm's own.  ``package``: what identifies the staged
     binaries (version, source and content).  ``infra_retries``: how often a turn that the infrastructure failed is taken up again.
     ``objective``: of a goal, unless ``loopx`` renders it; the whole instruction goes into the turn.  ``operator``: whether a goal that the
-    model declared blocked is resumed, at most ``unblocks_at_most`` times.  ``turns_at_most``: of one trial.  ``idle_turns_at_most``: turns
-    in a row without a tool call after which a goal is no longer continued (a model that answers nothing spins 25 turns a second, fault
-    c07).
+    model declared blocked is resumed, and a gate of LoopX cleared, at most ``unblocks_at_most`` times together.  ``turns_at_most``: of one
+    trial.  ``idle_turns_at_most``: turns in a row without a tool call, or resumptions in a row after which nothing was done, after which a
+    run is no longer continued (a model that answers nothing spins 25 turns a second, fault c07).
     """
 
     package: str
