@@ -7,7 +7,6 @@ damaged or missing home folder does not matter.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from marathond.core.text import printable
 from marathond.staging import children
 from marathond.staging.pins import sri
 from marathond.staging.progress import Meter, Say
-from marathond.staging.tree import BYTES_MAX, CHUNK_BYTES, FILES_MAX, Tick, io_error, make_folder, sync_folders, write_file
+from marathond.staging.tree import BYTES_MAX, CHUNK_BYTES, FILES_MAX, Tick, digest_of, io_error, make_folder, sync_folders, write_file
 
 FETCH_S = 3600.0
 """npm gives up by itself long before; this ends an npm that hangs."""
@@ -122,15 +121,7 @@ def _reason(output: str) -> str:
 
 def tarball_integrity(tarball: Path, tick: Tick) -> str:
     """SRI of the file's bytes, ``sha512-…``."""
-    hasher = hashlib.sha512()
-    try:
-        with tarball.open("rb") as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                hasher.update(chunk)
-                tick(len(chunk))
-    except OSError as error:
-        raise io_error(tarball, error) from error
-    return sri("sha512", hasher.digest())
+    return sri("sha512", digest_of(tarball, "sha512", tick))
 
 
 @dataclass(frozen=True, slots=True)

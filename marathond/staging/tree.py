@@ -159,6 +159,19 @@ def _change(want: Entry, have: Entry) -> str | None:
     return None if want.mtime_ns == have.mtime_ns or not (want.mtime_ns and have.mtime_ns) else "was written to after it was staged"
 
 
+def digest_of(file: Path, kind: str, tick: Tick) -> bytes:
+    """Of one file's bytes; ``kind``: ``sha256``, ``sha512``.  Raises StageError ``io``."""
+    hasher = hashlib.new(kind)
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                hasher.update(chunk)
+                tick(len(chunk))
+    except OSError as error:
+        raise io_error(file, error) from error
+    return hasher.digest()
+
+
 def write_file(target: Path, source: IO[bytes], mode: int, size: int, tick: Tick) -> str:
     """Make a new file of ``source``'s whole content, synced; its hash.
 

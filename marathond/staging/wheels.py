@@ -5,7 +5,6 @@ Owns the calls of pip and git, and the check that it is the wheel that was asked
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -22,7 +21,7 @@ from marathond.core.text import printable
 from marathond.staging import children
 from marathond.staging.pins_loopx import WantedLoopX
 from marathond.staging.progress import Meter, Progress, Say
-from marathond.staging.tree import CHUNK_BYTES, Tick, io_error, make_folder
+from marathond.staging.tree import digest_of, io_error, make_folder
 
 FETCH_S = 1800.0
 BUILD_S = 1800.0
@@ -50,7 +49,7 @@ def wheel(wanted: WantedLoopX, folder: Path, say: Say) -> Wheel:
         path = _downloaded(f"loopx=={wanted.version}", folder, say)
     if not path.is_file():
         raise StageError("wheel", f"{path}: no such file")
-    held = _sha256(path, Meter(say, "checking", path.name, path.stat().st_size))
+    held = digest_of(path, "sha256", Meter(say, "checking", path.name, path.stat().st_size)).hex()
     if wanted.sha256 not in {None, held}:
         raise StageError("integrity", f"{path.name}: has sha256 {held}, the configuration pins {wanted.sha256}")
     _is_loopx(path, wanted)
@@ -70,18 +69,6 @@ def _is_loopx(path: Path, wanted: WantedLoopX) -> None:
         raise StageError("wheel", f"{path}: is {printable(name, 60)}, not loopx")
     if version != wanted.version:
         raise StageError("version", f"{wanted.source}: is loopx {printable(version, 60)}, the configuration asks for {wanted.version}")
-
-
-def _sha256(path: Path, tick: Tick) -> str:
-    hasher = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                hasher.update(chunk)
-                tick(len(chunk))
-    except OSError as error:
-        raise io_error(path, error) from error
-    return hasher.hexdigest()
 
 
 def _pip(what: str) -> list[str]:
