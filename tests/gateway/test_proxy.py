@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -301,14 +302,20 @@ async def test_client_that_leaves_while_held_used_nothing_and_leaves_the_line(tm
         it.gateway.house.ways["model"].turnstile._sleep = real_sleep
 
 
-async def test_streams_of_all_listeners_together_are_bounded_under_another_name(tmp_path: Path) -> None:
-    """What others have open is not the doing of the trial that is turned away for it."""
+def held_answer() -> tuple[asyncio.Event, asyncio.Event, Callable[[int], Awaitable[None]]]:
+    """For ``streams(before_each=...)``: what lets the answer go on, what tells that it was begun, and the waiting itself."""
     gate, came = asyncio.Event(), asyncio.Event()
 
     async def before(number: int) -> None:
         came.set()
         await gate.wait()
 
+    return gate, came, before
+
+
+async def test_streams_of_all_listeners_together_are_bounded_under_another_name(tmp_path: Path) -> None:
+    """What others have open is not the doing of the trial that is turned away for it."""
+    gate, came, before = held_answer()
     async with rig(tmp_path, bounds={"streams": 1}) as it:
         it.provider.script.append(streams(HELLO, completed(), before_each=before))
         at, other = await it.listen(), await it.listen("t0002")
@@ -323,12 +330,7 @@ async def test_streams_of_all_listeners_together_are_bounded_under_another_name(
 
 
 async def test_streams_of_one_listener_are_bounded(tmp_path: Path) -> None:
-    gate, came = asyncio.Event(), asyncio.Event()
-
-    async def before(number: int) -> None:
-        came.set()
-        await gate.wait()
-
+    gate, came, before = held_answer()
     async with rig(tmp_path, bounds={"streams_per_listener": 1}) as it:
         it.provider.script.append(streams(HELLO, completed(), before_each=before))
         at, other = await it.listen(), await it.listen("t0002")

@@ -46,21 +46,30 @@ def need_npm() -> None:
     need_tools({"npm": "npm"}, CACHE / "setup.log")
 
 
+def staged(asked: store.Asked, fetched: str) -> store.StagedTree:
+    """From the cache, or staged there now, as ``marathonctl stage`` does it.
+
+    :param fetched: what is said to be fetched then; empty: nothing is.
+    :raises SetupError: with one clear line.
+    """
+    if (there := store.find(CACHE, asked)) is not None:
+        return there
+    if fetched:
+        need_npm()
+        say(f"{asked.name}: fetching {asked.version} {fetched}")
+    for attempt in range(1, TRIES + 1):
+        try:
+            return store.stage(CACHE, asked, lambda progress: say(progress.text) if progress.step == "note" else None)
+        except store.StageError as error:
+            if error.code not in {"npm", "pip"} or attempt == TRIES:  # a registry may hiccup once
+                raise SetupError(f"{asked.name}: {error}") from error
+    raise AssertionError("unreachable")
+
+
 @functools.cache
 def codex_tree() -> store.StagedTree:
     """Staged once for all tests.  Raises SetupError with one clear line."""
-    if (there := store.find(CACHE, codex_wanted())) is not None:
-        return there
-    if codex_wanted().folder is None:
-        need_npm()
-        say(f"codex: fetching {VERSION} (about 170 MB, once)")
-    for attempt in range(1, TRIES + 1):
-        try:
-            return store.stage(CACHE, codex_wanted(), lambda progress: say(progress.text) if progress.step == "note" else None)
-        except store.StageError as error:
-            if error.code != "npm" or attempt == TRIES:  # a registry may hiccup once
-                raise SetupError(f"codex: {error}") from error
-    raise AssertionError("unreachable")
+    return staged(codex_wanted(), "" if codex_wanted().folder is not None else "(about 170 MB, once)")
 
 
 def staged_into(state_dir: Path) -> store.StagedTree:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 
-from marathond.demo.host import SetupError, say
 from marathond.demo.portable_python import portable_python
 from marathond.staging import pins_loopx, store
-from tests.support.codex_env import CACHE, TRIES, need_npm
+from tests.support.codex_env import CACHE, staged
 
 VERSION = pins_loopx.DEFAULT_VERSION
 
@@ -39,14 +38,4 @@ def section() -> str:
 @functools.cache
 def loopx_tree() -> store.StagedTree:
     """Staged once for all tests.  Raises SetupError with one clear line."""
-    if (there := store.find(CACHE, loopx_wanted())) is not None:
-        return there
-    need_npm()
-    say(f"loopx: fetching {VERSION} and its Node (about 60 MB, once)")
-    for attempt in range(1, TRIES + 1):
-        try:
-            return store.stage(CACHE, loopx_wanted(), lambda progress: say(progress.text) if progress.step == "note" else None)
-        except store.StageError as error:
-            if error.code not in {"npm", "pip"} or attempt == TRIES:  # a registry may hiccup once
-                raise SetupError(f"loopx: {error}") from error
-    raise AssertionError("unreachable")
+    return staged(loopx_wanted(), "and its Node (about 60 MB, once)")
