@@ -30,6 +30,7 @@ FOLDERS = ("home", "state")
 """Below ``run_dir.harness``."""
 
 CAN_RUN = f"""
+case ":$PATH:" in *:{COMMAND.rpartition("/")[0]}:*) ;; *) echo "PATH=$PATH does not hold {COMMAND.rpartition("/")[0]}"; exit 1 ;; esac
 {PYTHON} -c 'import sqlite3, ssl, sys; sqlite3.connect(":memory:").execute("select 1"); print("python", sys.version.split()[0])' || exit 1
 printf 'node ' && {NODE} --version
 """
