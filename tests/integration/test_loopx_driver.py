@@ -155,3 +155,13 @@ async def test_c18_a_loopx_that_says_no(ground: Yard, tmp_path: Path) -> None:
         assert await driven.lines("/ran") == ["broken"]
         assert [said["call"] for said in await driven.log("loopx_refused")] == ["quota should-run"]
         assert (await driven.log("ended"))[0]["why"].startswith("LoopX does not answer any more: quota should-run: ")
+
+
+async def test_c18_an_agent_that_takes_its_loopx_the_means_to_run(ground: Yard, tmp_path: Path) -> None:
+    """Its libc's loader is gone, as after an upgrade that went wrong: codex needs none, LoopX's Python does.  No void, no free second try."""
+    unlinked = {"run": "echo acted; mv /lib64/ld-linux-x86-64.so.2 /lib64/gone"}
+    async with begun(ground, tmp_path, loopx_arm(HEARTBEAT), unlinked, {"say": "done"}) as driven:
+        assert await driven.wait() == by()
+        (refused,) = await driven.log("loopx_refused")
+        assert (refused["call"], refused["code"]) == ("quota should-run", "broken")
+        assert (await driven.log("ended"))[0]["why"].startswith("LoopX does not answer any more: quota should-run: ")

@@ -2,9 +2,10 @@
 
 Owns retries and the judgement of a silence.  Must not know what the answers decide.
 
-Whose failure is it?  LoopX keeps its state where the agent may write.  Once the agent had done something, a LoopX that runs and says no is
-the treatment, or the agent's doing, and a void would be a free second try: it is told (``loopx_refused``) and the run goes on or ends
-without it.  Before that, and whenever it could not be run or came to no end, it is the infrastructure: ``loopx_failed``.
+Whose failure is it?  LoopX keeps its state where the agent may write, and runs where the agent may kill it or take its libc away.  Once
+the agent had done something, a LoopX that says no, comes to no end or cannot be run there is the treatment, or the agent's doing, and a
+void would be a free second try, of this arm alone: it is told (``loopx_refused``) and the run goes on or ends without it.  Before that it
+is the infrastructure, and so it is whenever the engine itself failed: ``loopx_failed``.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable,
 from marathond.ports.agent import Environment
 
 TRIES, PAUSE_S = 3, 2.0
-OWN_WORDS = frozenset({"refused", "silent"})
-"""It ran, and said so."""
+ENGINE = "engine"
+"""Code of a failure that nothing in the container brings about."""
 _RECEIPT = re.compile(r'"turn_instance_id":\s*"([^"]{1,200})",\s*"status":\s*"(committed|replayed)"')
 
 Answer = TypeVar("Answer")
 
 
 class Unanswered(Exception):
-    """LoopX's own no, to somebody who had the means to bring it about."""
+    """No answer of LoopX's, to somebody who had the means to bring that about."""
 
     def __init__(self, call: str, code: str, detail: str) -> None:
         self.call, self.code, self.detail = call, code, detail
@@ -74,11 +75,11 @@ class LoopX:
             except (EngineUnreachable, EngineTimeout) as error:
                 # An engine that is away is waited for: the agent goes on without it.
                 await server.patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
-                code, detail = "broken", str(error)
+                code, detail = ENGINE, str(error)
             except NotFound as error:
                 raise ConnectionLost("broken", f"the container is gone: {error}") from error
             except EngineError as error:
-                code, detail = "broken", str(error)
+                code, detail = ENGINE, str(error)
             except ValueError as error:
                 code, detail = "shape", str(error)
             except Refused as error:
@@ -88,7 +89,7 @@ class LoopX:
         seen = await server.patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
         if seen is None or not seen.running:
             raise ConnectionLost("broken", "the container does not run any more")
-        if code in OWN_WORDS and self.has_acted():
+        if code != ENGINE and self.has_acted():
             raise Unanswered(name, code, detail[:1000])
         raise GateFailed("loopx_failed", f"{name}: {code}: {detail}"[:2000])
 
