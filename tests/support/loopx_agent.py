@@ -31,23 +31,36 @@ def ask(runtime: LoopXProfile) -> dict[str, Any]:
     return {"run": f"{quota} >{SEEN} && head -c 2000 {SEEN}; echo asked >>/ran"}
 
 
-def settle() -> dict[str, Any]:
-    """After :func:`ask` and the work: outcome, slot, lease, closing."""
-    refresh = "--classification validated_progress --delivery-batch-scale implementation --delivery-outcome primary_goal_outcome"
-    vision = "--vision-state no_followup --vision-summary 'The task is done.' --vision-acceptance 'Its checks pass.'"
-    lines = [
+_IDS = "\n".join(
+    [
         f"todo=$(grep -o 'todo_[0-9a-f]\\{{12,\\}}' {SEEN} | head -1)",
         f'turn=$(grep -o \'"turn_instance_id":"[^"]*\' {SEEN} | head -1 | cut -d\'"\' -f4)',
         'id=""; [ -z "$turn" ] || id="--todo-id $todo --turn-instance-id $turn"',
-        f"{_CALL} refresh-state {_GOAL} {refresh} --delivery-boundary semantic_closeout $id {_AGENT} {_CAN} {vision} >/tmp/1.json &&",
-        '{ [ -z "$id" ] ||'
-        f" {_CALL} quota spend-slot {_GOAL} --slots 1 --source heartbeat --execute $id {_AGENT} {_CAN} >/tmp/2.json; }} &&",
-        f"{_CALL} task-lease acquire {_GOAL} --todo-id $todo --owner {goal.AGENT_ID} --idempotency-key done >/tmp/3.json &&",
-        f"{_CALL} todo complete {_GOAL} --todo-id $todo ${{turn:+--turn-instance-id $turn}} {_AGENT} --evidence 'checks pass'"
-        " --no-follow-up --task-lease-idempotency-key done --task-lease-expected-version 1 >/tmp/4.json &&",
-        "echo settled >>/ran || cat /tmp/[1234].json",
     ]
-    return {"run": "\n".join(lines)}
+)
+
+
+def _settling() -> list[str]:
+    """Outcome, slot, lease, closing: a call each."""
+    refresh = "--classification validated_progress --delivery-batch-scale implementation --delivery-outcome primary_goal_outcome"
+    vision = "--vision-state no_followup --vision-summary 'The task is done.' --vision-acceptance 'Its checks pass.'"
+    return [
+        f"{_CALL} refresh-state {_GOAL} {refresh} --delivery-boundary semantic_closeout $id {_AGENT} {_CAN} {vision} >/tmp/1.json",
+        f'{{ [ -z "$id" ] || {_CALL} quota spend-slot {_GOAL} --slots 1 --source heartbeat --execute $id {_AGENT} {_CAN} >/tmp/2.json; }}',
+        f"{_CALL} task-lease acquire {_GOAL} --todo-id $todo --owner {goal.AGENT_ID} --idempotency-key done >/tmp/3.json",
+        f"{_CALL} todo complete {_GOAL} --todo-id $todo ${{turn:+--turn-instance-id $turn}} {_AGENT} --evidence 'checks pass'"
+        " --no-follow-up --task-lease-idempotency-key done --task-lease-expected-version 1 >/tmp/4.json",
+    ]
+
+
+def settle() -> dict[str, Any]:
+    """After :func:`ask` and the work, in one command."""
+    return {"run": " &&\n".join([f"{_IDS}\n{_settling()[0]}", *_settling()[1:], "echo settled >>/ran || cat /tmp/[1234].json"])}
+
+
+def settle_in_steps() -> list[dict[str, Any]]:
+    """The same with a command for each call, none of which outlasts codex's patience with a command on a loaded machine."""
+    return [{"run": f"{_IDS}\n{call} || cat /tmp/[1234].json"} for call in _settling()]
 
 
 def gate(question: str = "May I go on?") -> dict[str, Any]:
