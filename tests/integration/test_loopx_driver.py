@@ -158,7 +158,7 @@ async def test_c18_a_loopx_that_says_no(ground: Yard, tmp_path: Path) -> None:
 
 
 async def test_c18_an_agent_that_takes_its_loopx_the_means_to_run(ground: Yard, tmp_path: Path) -> None:
-    """Its libc's loader is gone, as after an upgrade that went wrong: codex needs none, LoopX's Python does.  No void, no free second try."""
+    """Its libc's loader is gone, as after an upgrade that went wrong: codex needs none, LoopX's Python does.  No free second try."""
     unlinked = {"run": "echo acted; mv /lib64/ld-linux-x86-64.so.2 /lib64/gone"}
     async with begun(ground, tmp_path, loopx_arm(HEARTBEAT), unlinked, {"say": "done"}) as driven:
         assert await driven.wait() == by()
