@@ -3,6 +3,8 @@ cat >/tmp/loopx-ask <<'END'
 {{quota}}
 END
 case $(head -c 2 /tmp/loopx-ask) in '{{') exit 0 ;; esac
+# A wake that asked and ended without settling owes its closeout before any later one: its identity is the one to settle with.
+[ ! -e /tmp/loopx-first ] || cp /tmp/loopx-first /tmp/loopx-ask
 set -e
 sh /tmp/loopx-ask >/tmp/loopx-said.json
 loopx=$(sed -n 's/^\(\/.*\) quota should-run .*/\1/p' /tmp/loopx-ask)
