@@ -102,6 +102,8 @@ def run(
         print_json({"task": chosen, "provider": provider, "deadline_s": limit_s, "arms": [asdict(bird) for bird in birds]})
     else:
         show(birds, chosen, screen())
+        if provider == "practice":
+            say("a script answered and nothing was paid: costs are what its tokens would be at your prices")
     if any(bird.verdict == "wrong" for bird in birds):
         return Exit.FAILED
     return Exit.BLIND if any(bird.verdict == "unknown" for bird in birds) else Exit.OK
