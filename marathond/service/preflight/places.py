@@ -135,12 +135,19 @@ def _words(what: str, error: OSError) -> str:
     return f"cannot {what}: {(error.strerror or str(error)).lower()}"
 
 
+def out_dir_of(scene: Scene) -> Path:
+    """Where artifacts will lie.  One that the daemon is still to make is looked at as the state directory where it lies in that;
+    elsewhere it must be there: a file system that is not mounted would pass for the folder above it."""
+    daemon = scene.settings.daemon
+    return daemon.state_dir if not daemon.out_dir.exists() and daemon.out_dir.is_relative_to(daemon.state_dir) else daemon.out_dir
+
+
 async def state_dir(scene: Scene) -> Row:
     return judge.state_dir(await aside(lambda: try_place(scene.settings.daemon.state_dir, agent_uid=None)))
 
 
 async def out_dir(scene: Scene) -> list[Row]:
-    place = await aside(lambda: try_place(scene.settings.daemon.out_dir))
+    place = await aside(lambda: try_place(out_dir_of(scene)))
     return [judge.out_dir(place), judge.out_dir_owner(place)]
 
 
@@ -150,7 +157,7 @@ async def disk(scene: Scene) -> list[Row]:
     sizes, concurrency = scene.sizes({}), knobs.limits.concurrency
     at_once = min(concurrency, sum(size.cells for size in sizes))
     need = int(judge.worst([(float(size.storage_mb), size.cells) for size in sizes], at_once)) << 20
-    spaces = await aside(lambda: _spaces({"state_dir": daemon.state_dir, "out_dir": daemon.out_dir}))
+    spaces = await aside(lambda: _spaces({"state_dir": daemon.state_dir, "out_dir": out_dir_of(scene)}))
     try:
         root = Path((await scene.info.get()).data_root)
         spaces += await aside(lambda: _spaces({"engine": root}))
@@ -177,7 +184,7 @@ def _spaces(paths: dict[str, Path]) -> list[Space]:
 
 async def clock_offset(scene: Scene) -> Row:
     daemon = scene.settings.daemon
-    offsets = [await _offset(what, path) for what, path in (("state_dir", daemon.state_dir), ("out_dir", daemon.out_dir))]
+    offsets = [await _offset(what, path) for what, path in (("state_dir", daemon.state_dir), ("out_dir", out_dir_of(scene)))]
     return judge.clock_offset(offsets, OFFSET_MAX_MS)
 
 
