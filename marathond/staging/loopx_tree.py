@@ -49,7 +49,7 @@ R={ROOT}
 export PATH="$R/node/bin:$R/bin:${{PATH:-/usr/local/bin:/usr/bin:/bin}}"
 export HOME="$R/home" TMPDIR="$R/home" TMP="$R/home" TEMP="$R/home"
 export CODEX_HOME="${{CODEX_HOME:-/marathond/codex}}" LOOPX_USAGE_PING=0
-unset PYTHONPATH PYTHONHOME
+unset PYTHONPATH PYTHONHOME LD_LIBRARY_PATH LD_PRELOAD NODE_OPTIONS NODE_PATH
 exec "$R/{RELEASE}/bin/python" -P -c '{_ENTRY}' "$@"
 """
 """``-P``: the folder in which the agent calls it is no place for modules."""

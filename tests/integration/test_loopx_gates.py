@@ -155,9 +155,15 @@ def packages(tree: Path) -> Path:
 
 
 async def test_c04_c05_c11_c12_c16_all_gates_pass_and_leave_nothing(docker_host: str, tree: Path, tmp_path: Path) -> None:
-    """Of a goal arm, as another user, in a folder of the image that stays as it was, byte for byte."""
-    task = make_task(tmp_path, "task", environment='workdir = "/srv/app"', instruction=INSTRUCTION)
+    """Of a goal arm, as another user, in a folder of the image that stays as it was, byte for byte; what the image sets for its own Python,
+    Node and loader reaches none of LoopX's."""
+    foreign = 'LD_LIBRARY_PATH = "/srv/lib"\nNODE_OPTIONS = "--require /none.js"\nPYTHONHOME = "/none"\nPYTHONPATH = "/srv/app"\n'
+    environment = f'workdir = "/srv/app"\n[environment.env]\n{foreign}'
+    task = make_task(tmp_path, "task", environment=environment, instruction=INSTRUCTION)
     files = tmp_path / "files"
+    (files / "srv/lib").mkdir(parents=True)
+    for library in ("libz.so.1", "libsqlite3.so.0", "libexpat.so.1"):
+        (files / "srv/lib" / library).write_text("of another libc")
     (files / "srv/app/.agents/skills/brew").mkdir(parents=True)
     (files / "srv/app/.agents/skills/brew/SKILL.md").write_text("---\nname: brew\ndescription: how to brew\n---\nBrew.\n")
     (files / "srv/app/loopx").mkdir()

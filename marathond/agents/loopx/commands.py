@@ -68,7 +68,8 @@ async def tell(
     }
     spec = ExecSpec(
         (profile.PYTHON, "-I", "-c", _TEXT, json.dumps(asked)),
-        env={**env.arm.env, "CODEX_HOME": profile.CODEX_HOME},
+        # Before its first line runs, the image's loader would have given it the image's libraries.
+        env={**env.arm.env, **dict.fromkeys(profile.LOADER, ""), "CODEX_HOME": profile.CODEX_HOME},
         user=env.arm.user or env.task.agent_user,
         cwd=cwd,
     )

@@ -30,6 +30,8 @@ MARK = "marathond-loopx "
 OUTPUT_AT_MOST = 1 << 18
 PATHS_S, FOUND_AT_MOST = 20, 20
 WARM_TRIES, WARM_PAUSE_S = 4, 0.2
+FOREIGN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "NODE_OPTIONS", "NODE_PATH")
+"""An image sets them for its own programs; LoopX's Python and Node would fail by them, in its arms alone."""
 MANY = 4
 """So many calls are quicker with all of the CLI imported before, which takes a second; few find their own part of it."""
 READBACK = ("ready", "status", "missing_skill_ids", "digest_mismatches", "version_marker_mismatches", "loopx_version", "reason")
@@ -57,7 +59,7 @@ def environment(root: str) -> None:
     path = os.environ.get("PATH", os.defpath)
     home = f"{root}/home"
     os.environ.update(PATH=f"{root}/node/bin:{root}/bin:{path}", HOME=home, TMPDIR=home, TMP=home, TEMP=home, LOOPX_USAGE_PING="0")
-    for name in ("PYTHONPATH", "PYTHONHOME"):
+    for name in FOREIGN:
         os.environ.pop(name, None)
     tempfile.tempdir = home
 

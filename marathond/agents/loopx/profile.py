@@ -29,7 +29,10 @@ HOME, STATE = f"{ROOT}/home", f"{ROOT}/state"
 FOLDERS = ("home", "state")
 """Below ``run_dir.harness``."""
 
+LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+"""Variables of an image's own programs, by which ours would not even start."""
 CAN_RUN = f"""
+unset {" ".join(LOADER)} NODE_OPTIONS
 case ":$PATH:" in *:{COMMAND.rpartition("/")[0]}:*) ;; *) echo "PATH=$PATH does not hold {COMMAND.rpartition("/")[0]}"; exit 1 ;; esac
 {PYTHON} -c 'import sqlite3, ssl, sys; sqlite3.connect(":memory:").execute("select 1"); print("python", sys.version.split()[0])' || exit 1
 printf 'node ' && {NODE} --version
