@@ -16,19 +16,26 @@ pytestmark = pytest.mark.docker
 ARMS = {"nop": {"kind": "nop"}, "ssh-goal": {"kind": "codex", "drive": "goal", "loopx": "codex_app_ssh_goal"}}
 NOBODY_ASKS = '[[script]]\n[[script.step]]\nsay = "nobody asked"\n'
 # A shell needs libc alone; Python and Node need this one too, as they would need a newer libc, or glibc instead of musl.
-DOCKERFILE = f"FROM {BASE_IMAGE}\nRUN find / -xdev -name 'libm.so.6' -delete\n"
+UNFIT = {
+    "old": ("find / -xdev -name 'libm.so.6' -delete", "cannot run in the image (exit 1): ", "libm.so.6"),
+    "own": ("touch /usr/bin/loopx", "cannot run in the image (exit 1): ", "a LoopX of the image's own: /usr/bin/loopx"),
+    "taken": ("mkdir -p /usr/local/bin/loopx", "cannot run in the image: ", "not a directory"),
+}
+"""By task: what its image did, and what is said of it.  Of the last two a gate or a container of LoopX's arms alone would fail."""
 
 
 def test_an_image_that_cannot_run_it_parks_its_task_for_all_arms(docker_host: str, staged_loopx: StagedTree, tmp_path: Path) -> None:
-    task = make_task(tmp_path, "old")
-    toml = (task / "task.toml").read_text()
-    (task / "task.toml").write_text("".join(line for line in toml.splitlines(keepends=True) if not line.startswith("docker_image")))
-    (task / "environment").mkdir()
-    (task / "environment" / "Dockerfile").write_text(DOCKERFILE)
+    tasks = [make_task(tmp_path, name) for name in UNFIT]
+    for task in tasks:
+        toml = (task / "task.toml").read_text()
+        (task / "task.toml").write_text("".join(line for line in toml.splitlines(keepends=True) if not line.startswith("docker_image")))
+        (task / "environment").mkdir()
+        (task / "environment" / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nRUN {UNFIT[task.name][0]}\n")
     overrides = {"loopx.python": loopx_wanted().python}
-    with model_campaign(docker_host, [task], ARMS, NOBODY_ASKS, overrides=overrides) as ran:
-        cells = ran.rig.sql("SELECT arm, state, attempts, park_code, park_detail FROM v_cell ORDER BY arm")
-        assert [row[:4] for row in cells] == [(arm, "parked", 0, "runtime_unfit") for arm in ARMS]
-        for row in cells:
-            assert row[4].startswith(f"LoopX {VERSION}'s Python and Node cannot run in the image (exit 1): ") and "libm.so.6" in row[4]
+    with model_campaign(docker_host, tasks, ARMS, NOBODY_ASKS, overrides=overrides) as ran:
+        cells = ran.rig.sql("SELECT task, arm, state, attempts, park_code, park_detail FROM v_cell ORDER BY task, arm")
+        assert [tuple(row[:5]) for row in cells] == [(task, arm, "parked", 0, "runtime_unfit") for task in UNFIT for arm in ARMS]
+        for task, *_, said in cells:
+            _, begins, holds = UNFIT[task]
+            assert said.startswith(f"LoopX {VERSION}'s Python and Node {begins}") and holds in said, said
         assert ran.rig.gateway.records() == []

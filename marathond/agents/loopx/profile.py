@@ -34,6 +34,9 @@ LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 CAN_RUN = f"""
 unset {" ".join(LOADER)} NODE_OPTIONS
 case ":$PATH:" in *:{COMMAND.rpartition("/")[0]}:*) ;; *) echo "PATH=$PATH does not hold {COMMAND.rpartition("/")[0]}"; exit 1 ;; esac
+(IFS=:; for at in $PATH; do
+    [ ! -f "$at/loopx" ] || [ "$at/loopx" -ef {CLI} ] || {{ echo "a LoopX of the image's own: $at/loopx"; exit 1; }}
+done) || exit 1
 {PYTHON} -c 'import sqlite3, ssl, sys; sqlite3.connect(":memory:").execute("select 1"); print("python", sys.version.split()[0])' || exit 1
 printf 'node ' && {NODE} --version
 """
@@ -57,9 +60,15 @@ def mounts(arm: LoopXArm, run_dir: RunDir, staged: Mapping[str, Path]) -> tuple[
     own = (Mount(str(run_dir.harness / name), f"{ROOT}/{name}", read_only=False) for name in FOLDERS)
     staged_at = tree(arm, staged)
     skills = Mount(str(staged_at / "codex-home" / "skills"), AGENT_SKILLS)
-    return (Mount(str(staged_at), ROOT), *own, skills, Mount(str((staged_at / "bin" / "loopx").resolve()), COMMAND))
+    return (Mount(str(staged_at), ROOT), *own, skills, command(staged_at))
+
+
+def command(staged_at: Path) -> Mount:
+    return Mount(str((staged_at / "bin" / "loopx").resolve()), COMMAND)
 
 
 def image_check(arm: LoopXArm, staged: Mapping[str, Path]) -> ImageCheck:
-    """An image with another libc, or an older glibc, cannot run them.  Raises GateFailed when it is not staged."""
-    return ImageCheck(f"LoopX {arm.version}'s Python and Node", (Mount(str(tree(arm, staged)), ROOT),), ("sh", "-c", CAN_RUN))
+    """An image with another libc, or an older glibc, cannot run them, nor can one whose files stand where the command goes, or that brings
+    a LoopX on its PATH.  Raises GateFailed when it is not staged."""
+    mounted = (Mount(str(staged_at := tree(arm, staged)), ROOT), command(staged_at))
+    return ImageCheck(f"LoopX {arm.version}'s Python and Node", mounted, ("sh", "-c", CAN_RUN))
