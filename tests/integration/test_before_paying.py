@@ -19,7 +19,9 @@ from anyio.from_thread import start_blocking_portal
 
 from marathond.practice.script import parse
 from marathond.practice.server import PracticeServer, practising
+from marathond.staging.manifest import StagedTree
 from tests.support.codex_env import CACHE, codex_tree
+from tests.support.loopx_env import section
 from tests.support.model_rig import MODEL
 from tests.support.prebuilds import until
 from tests.support.rig import make_task
@@ -27,7 +29,11 @@ from tests.support.rig import make_task
 pytestmark = pytest.mark.docker
 
 ARMS = '[arms.plain]\nkind = "codex"\ndrive = "turn"\n[arms.goal]\nkind = "codex"\ndrive = "goal"\n'
-DIES = "exit 3\n"
+WITH_LOOPX = (
+    '[arms.ssh-goal]\nkind = "codex"\ndrive = "goal"\nloopx = "codex_app_ssh_goal"\n'
+    '[arms.codex-cli]\nkind = "codex"\ndrive = "goal"\nloopx = "codex_cli"\n'
+    '[arms.heartbeat]\nkind = "codex"\ndrive = "wake"\nloopx = "generic_cli"\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +146,22 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     assert real.returncode == 4, real.stderr + real.stdout
     verdicts = {bird["arm"]: (bird["verdict"], bird["ended_by"]) for bird in json.loads(real.stdout)["arms"]}
     assert verdicts["plain"] == ("unknown", "agent")
+
+
+def test_c15_all_five_arms_are_seen_through_the_same_deadline(
+    tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer, staged_loopx: StagedTree
+) -> None:
+    """On the way each passes its gates; those of one that has LoopX once more without a token."""
+    config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)], WITH_LOOPX + section())
+    accepted = ctl(config, "verify-envs", "--arm", "heartbeat", "--json")
+    assert accepted.returncode == 0, accepted.stderr + accepted.stdout
+    told = json.loads(accepted.stdout)
+    assert [(cell["outcome"], "loopx quota: " in cell["detail"]) for cell in told["cells"]] == [("ok", True)] and told["requests"] == 0
+    done = ctl(config, "canary", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    birds = {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"]) for bird in json.loads(done.stdout)["arms"]}
+    arms = ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")
+    assert birds == dict.fromkeys(arms, ("deadline", "25 s: own", "scored")) and provider.tally("t1").requests == 0
 
 
 def test_f02_a_rehearsal_that_was_killed_leaves_nothing_to_the_next(
