@@ -6,6 +6,7 @@ same daemon, gateway, images and staged trees.  Must not know what the rehearsal
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import select
@@ -232,8 +233,9 @@ async def _watch(ground: Ground, gateway: subprocess.Popen[bytes] | None, tell: 
             raise Refused(f"admission was closed ({stop['kind']}): {stop['detail']}")
         if time.monotonic() - said_at > SAY_WAITING_S:
             said_at = time.monotonic()
-            waiting = await to_thread.run_sync(ground.rows, _WAITING)
-            tell(f"waiting: {waiting[0]['value_json'] if waiting else 'for the engine'}")
+            seen_waiting = await to_thread.run_sync(ground.rows, _WAITING)
+            reasons = [f"{row['count']} {row['text']}" for row in json.loads(seen_waiting[0]["value_json"])] if seen_waiting else []
+            tell(f"waiting: {' · '.join(reasons) or 'for what runs'}")
         await anyio.sleep(LOOK_S)
 
 
