@@ -42,7 +42,7 @@ WHERE d.version = (SELECT max(version) FROM disclosure WHERE campaign_id = d.cam
 
 -- An arm's harness may fail beside codex.
 INSERT INTO void_code (code, side, explanation) VALUES
-    ('loopx_failed',          'infrastructure', 'LoopX gave the driver no answer: it could not be run, came to no end, or answered in an unknown form'),
+    ('loopx_failed',          'infrastructure', 'LoopX gave the driver no answer before the agent had acted: it could not be run, or came to no end'),
     ('loopx_python',          'infrastructure', 'the profile''s Python does not run in the container, or has no sqlite3'),
     ('loopx_copies',          'infrastructure', 'another copy of LoopX can be found in the container'),
     ('loopx_profile',         'infrastructure', 'the LoopX in the container is not the arm''s'),

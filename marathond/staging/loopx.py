@@ -76,9 +76,9 @@ class LoopXMaker:
         return next((origin for origin in manifest.origins if origin.source == source and seen in {origin.seen, ""}), None)
 
     def _source(self) -> str:
-        """All that is pinned."""
+        """All that is pinned, and the wrapper: a tree that an older version of this program staged is not the one that it stages now."""
         node = self._node_source() + (f" {self.wanted.node_integrity}" if self.wanted.node_integrity else "")
-        return f"{self.wanted.source}, node {node}, python {self.wanted.python}"
+        return f"{self.wanted.source}, node {node}, python {self.wanted.python}, wrapper {layout.WRAPPER_ID}"
 
     def _node_source(self) -> str:
         wanted = self.wanted

@@ -5,6 +5,7 @@ Owns the layout.  Nothing is run at the final path: a venv is a link and a small
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -53,6 +54,7 @@ unset PYTHONPATH PYTHONHOME LD_LIBRARY_PATH LD_PRELOAD NODE_OPTIONS NODE_PATH
 exec "$R/{RELEASE}/bin/python" -P -c '{_ENTRY}' "$@"
 """
 """``-P``: the folder in which the agent calls it is no place for modules."""
+WRAPPER_ID = hashlib.sha256(_WRAPPER.encode()).hexdigest()[:8]
 
 
 def site_packages(python: str) -> str:
