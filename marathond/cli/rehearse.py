@@ -48,6 +48,7 @@ def ran(
         except BaseExceptionGroup as group:
             raise _own(group) from group
         if not ended:
+            whole = True  # a person ended it: there is nothing in it to look for
             raise CallFailed("interrupted: what ran was ended and removed", INTERRUPTED)
         found = read(ground)
         whole = True

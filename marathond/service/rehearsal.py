@@ -59,7 +59,8 @@ SELECT (SELECT count(*) FROM cell) = 0,  -- not submitted yet
     (SELECT count(*) FROM claim WHERE released_at_ms IS NULL),
     (SELECT count(*) FROM trial) - (SELECT count(*) FROM artifact_export)"""
 _TOTAL = "SELECT count(*) AS n FROM cell_state WHERE state <> 'parked'"
-_STOPS = "SELECT kind, detail FROM admission_stop WHERE ended_at_ms IS NULL"
+_STOPS = "SELECT kind, detail FROM admission_stop WHERE ended_at_ms IS NULL AND kind <> 'drain'"
+"""Whatever closes admission, but for our own word to end now."""
 _WAITING = "SELECT value_json FROM observation WHERE key = 'waiting'"
 
 Tell = Callable[[str], None]

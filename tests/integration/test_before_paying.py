@@ -183,3 +183,23 @@ def test_f02_a_rehearsal_that_was_killed_leaves_nothing_to_the_next(
     assert [words for words in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(words)] == []  # its gateway
     found = subprocess.run(["docker", "-H", docker_host, "ps", "-aq", "--no-trunc"], text=True, capture_output=True, check=True)
     assert not set(ids) & {line[:12] for line in found.stdout.split()}
+
+
+def test_a_rehearsal_that_is_interrupted_ends_what_runs_and_leaves_nothing(
+    tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
+) -> None:
+    config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)])
+    argv = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(config), "canary", "--deadline", "300"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        folder = until(lambda: next((short / "state").glob("x/*"), None), "the rehearsal's folder")
+        ids = until(lambda: containers(docker_host, folder / "ledger.db"), "a container of the rehearsal")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=300)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130 and "interrupted: what ran was ended and removed" in said, said
+    assert not folder.exists()
+    found = subprocess.run(["docker", "-H", docker_host, "ps", "-aq"], text=True, capture_output=True, check=True)
+    assert not set(ids) & set(found.stdout.split())
