@@ -115,7 +115,7 @@ def test_show_has_tokens_by_kind_cost_held_time_turns_and_the_end_of_the_log(rig
         log += [("warning", {"text": NASTY, "n": n}) for n in range(20)]
         for kind, detail in log:
             agentlog.append(c, trial_id, kind=kind, detail=detail, mono_ms=1, now_ms=have.T0)
-        agentlog.keep_receipt(c, trial_id, schema=1, data={"turns": {"completed": 2}, "model": NASTY, "list": [1, 2]}, now_ms=have.T0)
+        agentlog.keep_receipt(c, trial_id, schema=2, data={"turns": {"completed": 2}, "model": NASTY, "list": [1, 2]}, now_ms=have.T0)
     lines = rig.ask("show", f"t{trial_id:04d}").splitlines()
     words = [line.split() for line in lines]
     assert ["agent", "gpt-x", "1", "0", "0", "1,000", "800", "0", "50", "0", "0", "$12.50"] in words
