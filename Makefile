@@ -23,10 +23,12 @@ setup: .venv/.installed ## make .venv with the package and its tools (done by ev
 demo: setup ## run the sample campaign on real Docker
 	@$(SETUP) with-engine -- $(PY) -m marathond.demo run
 
-# WORKERS=2: so many test processes side by side, each whole files; networks and ports are cut up in tests/support/worker.py.
+# Two test processes: campaigns in one, everything else in the other (tests/conftest.py); networks and ports are cut up in
+# tests/support/worker.py.  WORKERS=0: one process, in the order of the files.
+WORKERS ?= 2
 test: setup ## run all tests, style and types included
 	@$(PY) -m tests.support.harbor_env
-	@$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest $(if $(WORKERS),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(ARGS)
+	@$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest $(if $(filter-out 0,$(WORKERS)),-n $(WORKERS) --dist loadgroup) $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(PY) -m ruff check -q . && $(PY) -m ruff format -q --check .
