@@ -83,7 +83,11 @@ async def seen_from_outside(docker_host: str, rig: ModelRig) -> tuple[str, list[
 
 
 def environ(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/environ").read_bytes()
+    """Empty of a process that ended since it was listed: the agent sleeps between two looks."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 async def test_c14_the_real_key_is_in_no_container_log_artifact_ledger_or_file_of_ours(docker_host: str, tmp_path: Path) -> None:
@@ -95,7 +99,7 @@ async def test_c14_the_real_key_is_in_no_container_log_artifact_ledger_or_file_o
         rig.provider.enroll(rig.key, Identity("t1"))  # who asks with another key is refused
         await until_there(rig, run_dir(rig) / "logs/agent/asked")
         shown, environs = await seen_from_outside(docker_host, rig)
-        assert len(environs) >= 2 and rig.key not in shown and not any(rig.key.encode() in environ for environ in environs)
+        assert len([each for each in environs if each]) >= 2 and rig.key not in shown and not any(rig.key.encode() in environ for environ in environs)
         (run_dir(rig) / "ctl" / "go").touch()
         await rig.until_done()
         assert rig.one("SELECT reward FROM score") == 1.0, rig.story()
