@@ -99,7 +99,8 @@ async def test_c14_the_real_key_is_in_no_container_log_artifact_ledger_or_file_o
         rig.provider.enroll(rig.key, Identity("t1"))  # who asks with another key is refused
         await until_there(rig, run_dir(rig) / "logs/agent/asked")
         shown, environs = await seen_from_outside(docker_host, rig)
-        assert len([each for each in environs if each]) >= 2 and rig.key not in shown and not any(rig.key.encode() in environ for environ in environs)
+        assert len([each for each in environs if each]) >= 2
+        assert rig.key not in shown and not any(rig.key.encode() in each for each in environs)
         (run_dir(rig) / "ctl" / "go").touch()
         await rig.until_done()
         assert rig.one("SELECT reward FROM score") == 1.0, rig.story()
