@@ -23,12 +23,15 @@ setup: .venv/.installed ## make .venv with the package and its tools (done by ev
 demo: setup ## run the sample campaign on real Docker
 	@$(SETUP) with-engine -- $(PY) -m marathond.demo run
 
-# Two test processes: campaigns in one, everything else in the other (tests/conftest.py); networks and ports are cut up in
-# tests/support/worker.py.  WORKERS=0: one process, in the order of the files.
+# Two test processes, each whole files; networks and ports are cut up in tests/support/worker.py.  WORKERS=0: one process.  Their folder has
+# a short name, for paths of sockets are bounded.
 WORKERS ?= 2
 test: setup ## run all tests, style and types included
 	@$(PY) -m tests.support.harbor_env
-	@$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest $(if $(filter-out 0,$(WORKERS)),-n $(WORKERS) --dist loadgroup) $(ARGS)
+	@base=$$(mktemp -d /tmp/mtXXXX); \
+	$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest --basetemp=$$base \
+		$(if $(filter-out 0,$(WORKERS)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(ARGS); \
+	status=$$?; rm -rf --one-file-system $$base; exit $$status
 
 lint: setup ## ruff: rules and format
 	@$(PY) -m ruff check -q . && $(PY) -m ruff format -q --check .

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,32 +21,6 @@ settings.register_profile("search", parent=settings.get_profile("repeatable"), d
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
-
-
-TESTS = Path(__file__).parent
-ASIDE = (
-    "test_cli_",
-    "test_harbor_",
-    "test_practice",
-    "test_prebuild",
-    "test_preflight",
-    "test_rehearsals",
-    "test_sample_arms",
-    "test_loopx_gates",
-)
-"""Integration tests without campaigns of their own, or with small ones."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who runs with whom where there are several test processes (``--dist loadgroup``): campaigns one after another in one process, for
-    two at a time only wait for each other's cores; the tests of single parts in another; of the rest each file as a whole."""
-    for item in items:
-        folder, *rest = item.path.relative_to(TESTS).parts
-        if folder == "integration" and not rest[-1].startswith(ASIDE):
-            group = "campaigns"
-        else:
-            group = "parts" if folder in ("integration", "codex", "contract", "gateway", "staging") else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture
