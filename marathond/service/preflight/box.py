@@ -1,8 +1,9 @@
 """Containers and networks of a preflight: labelled, short-lived, removed whatever happens.
 
-Owns their names and labels and the order of their removal.  Races prevented here: a create that had no answer and completed later is found
-by its label at the end; what a killed preflight left is found by the next one, and where there is a ledger by its daemon's sweeper, which
-leaves a proof's container alone only while it is young.
+Owns their names and labels and the order of their removal.  Races prevented here: the engine finishes a create whose caller has gone away,
+perhaps after the last look at the end, so no create is given up in mid-call by a cancellation; one that had no answer within its deadline is
+found by its label; what a killed preflight left is found by the next one, and where there is a ledger by its daemon's sweeper, which leaves
+a proof's container alone only while it is young.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Yard:
         self._touched = True
         name = f"marathond-preflight-{secrets.token_hex(6)}"
         spec = ContainerSpec(name, image_id, self.labels, network, mounts=mounts, memory_mb=MEMORY_MB)
-        container_id = await self.engine.create_container(spec)
+        with anyio.CancelScope(shield=True):  # bounded by the call's own deadline
+            container_id = await self.engine.create_container(spec)
         try:
             try:
                 await self.engine.start_container(container_id)
@@ -124,7 +126,8 @@ class Yard:
         :raises EngineError: as the port's create_network.
         """
         self._touched = True
-        network_id = await self.engine.create_network(f"marathond-preflight-{secrets.token_hex(6)}", self.labels, subnet)
+        with anyio.CancelScope(shield=True):  # as a container's
+            network_id = await self.engine.create_network(f"marathond-preflight-{secrets.token_hex(6)}", self.labels, subnet)
         try:
             yield network_id
         finally:
