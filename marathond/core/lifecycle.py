@@ -17,6 +17,7 @@ class Event(StrEnum):
     ENVIRONMENT_UP = "environment_up"
     AGENT_STARTED = "agent_started"
     REATTACHED = "reattached"
+    IMPORTED = "imported"
     AGENT_ENDED = "agent_ended"
     BUDGET_SPENT = "budget_spent"
     VERIFY_AGAIN = "verify_again"
@@ -33,6 +34,7 @@ TRANSITIONS: frozenset[tuple[S | None, Event, S]] = frozenset(
         (S.RESERVED, Event.ENVIRONMENT_UP, S.PREPARING),
         (S.PREPARING, Event.AGENT_STARTED, S.RUNNING),
         (S.RUNNING, Event.REATTACHED, S.RUNNING),
+        (S.RESERVED, Event.IMPORTED, S.VERIFYING),
         (S.RUNNING, Event.AGENT_ENDED, S.VERIFYING),
         (S.RUNNING, Event.BUDGET_SPENT, S.VERIFYING),
         (S.VERIFYING, Event.VERIFY_AGAIN, S.VERIFYING),

@@ -17,6 +17,8 @@ from marathond.core.text import printable
 
 REWARD_JSON, REWARD_TXT, METRICS, STAGES = "reward.json", "reward.txt", "metrics.json", "stages.json"
 MAX_PARTS = 200
+EXTRACTOR = 1
+"""Version of these rules; a newer one grades stored artifacts again and keeps this one's rows."""
 
 _COUNT_PAIRS = (("tests_passed", "tests_total"), ("total_passed", "total_tests"), ("new_passed", "new_total"), ("passed", "total"))
 _COUNT_SUMS = (("tests_passed", "tests_failed"), ("passed", "failed"))

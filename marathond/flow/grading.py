@@ -13,22 +13,20 @@ from marathond.core.classify import Again, Evidence, Review, Scored, VerifierEnd
 from marathond.core.errors import GateFailed
 from marathond.core.limits import overran
 from marathond.core.model import AfterAgent, Task, trial_label
-from marathond.core.score import Fact as ScoreFact
-from marathond.core.score import Number, ScoreReading
+from marathond.core.score import ScoreReading
 from marathond.flow import verify
 from marathond.flow.ending import prove_death
 from marathond.flow.same_task import same_task
+from marathond.flow.score_row import score_row
 from marathond.flow.settled import alone, settled
 from marathond.flow.teardown import remove_container
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.context import AgentRow, TrialContext
-from marathond.ledger.verbs.trials import Fact, ScoreRow
+from marathond.ledger.verbs.trials import Fact
 
 MAX_INTERRUPTED = 5
 """Interruptions of one trial's verification before a person is asked; each is an engine restart."""
-EXTRACTOR = 1
-"""Version of core/score.py's rules; a newer one regrades stored artifacts and keeps this one's rows."""
 
 
 async def grade(world: World, context: TrialContext, task: Task, *, recovered: bool) -> None:
@@ -141,48 +139,9 @@ async def _score(world: World, trial_id: int, seen: ScoreReading, flags: tuple[s
     if final.reward is None:
         await doubt(world, trial_id, "score_changed", "the reward was readable, and no longer is", {"flags": list(flags)})
         return
-    passed, total = _count(final.tests_passed), _count(final.tests_total)
-    if (final.tests_passed and passed is None) or (final.tests_total and total is None):
-        passed = total = None
-        flags = (*flags, "counts_too_large")
-    row = ScoreRow(
-        extractor=EXTRACTOR,
-        reward=final.reward.value,
-        reward_source=_place(final.reward.source, final.reward.key),
-        partial=final.partial.value if final.partial else None,
-        tests_passed=passed,
-        tests_total=total,
-        flags=(*flags, *final.flags),
-        parts=_parts(final),
-    )
+    row = score_row(final, final.reward, flags)
     await world.ledger.write(trials.scored, trial_id, row, now_ms=world.clock.wall_ms())
     log.info("scored", trial=trial_label(trial_id), reward=row.reward, partial=row.partial, flags=list(row.flags))
-
-
-def _count(number: Number | None) -> int | None:
-    """None also beyond what the ledger's integers hold; the number itself stays among the parts."""
-    return int(number.value) if number is not None and number.value < 2**63 else None
-
-
-def _parts(reading: ScoreReading) -> list[tuple[str, str, str]]:
-    named: dict[str, Number | None] = {
-        "partial": reading.partial,
-        "tests_passed": reading.tests_passed,
-        "tests_total": reading.tests_total,
-        "test_rate": reading.test_rate,
-    }
-    rows = [(name, repr(number.value), _place(number.source, number.key)) for name, number in named.items() if number is not None]
-    rows += [(name, _text(part), _place(part.source, part.key)) for name, part in reading.parts.items()]
-    return rows + [(f"refused {n}", r.why, _place(r.source, r.key)) for n, r in enumerate(reading.refusals, start=1)]
-
-
-def _place(source: str, key: str) -> str:
-    """File and key; the file alone when the whole of it was meant."""
-    return f"{source}:{key}" if key else source
-
-
-def _text(part: Number | ScoreFact) -> str:
-    return str(part.value).lower() if isinstance(part, ScoreFact) else repr(part.value)
 
 
 async def _too_long(world: World, trial_id: int, agent: AgentRow, reading: ScoreReading) -> None:

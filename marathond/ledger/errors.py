@@ -41,6 +41,7 @@ UNIQUE_RULES: dict[str, str] = {
     "admission_stop.kind": "admission_stop_one_live_per_kind",
     "notice.key": "notice_told_once",
     "disclosure.campaign_id, disclosure.version, disclosure.code, disclosure.arms_json": "disclosure_said_once",
+    "contrast.campaign_id, contrast.version, contrast.arm_a, contrast.arm_b": "contrast_said_once",
     "gateway_journal.identity": "gateway_journal_taken_once",
 }
 """Columns as SQLite prints them → the constraint's or index's name."""

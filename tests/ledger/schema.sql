@@ -1,4 +1,4 @@
--- user_version 5, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
+-- user_version 6, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
 
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -73,7 +73,7 @@ CREATE TABLE campaign (
     out_dir        TEXT    NOT NULL,
     cell_order     TEXT    NOT NULL,                -- core/order.py; order and seed decide no result and may change
     seed           INTEGER NOT NULL
-) STRICT;
+, origin TEXT NOT NULL DEFAULT 'run' CONSTRAINT campaign_origin_known CHECK (origin IN ('run', 'import'))) STRICT;
 
 CREATE TABLE cell (
     cell_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -115,6 +115,19 @@ CREATE TABLE container (
     CONSTRAINT container_gone_whole CHECK ((gone_at_ms IS NULL) = (gone_because IS NULL)),
     CONSTRAINT container_never_created_has_no_id CHECK (gone_because IS NOT 'never_created' OR docker_id IS NULL)
 ) STRICT;
+
+CREATE TABLE contrast (
+    campaign_id  INTEGER NOT NULL REFERENCES campaign,
+    version      INTEGER NOT NULL,                 -- from 1
+    position     INTEGER NOT NULL,                 -- from 1
+    arm_a        TEXT    NOT NULL,
+    arm_b        TEXT    NOT NULL CONSTRAINT contrast_of_two_arms CHECK (arm_a <> arm_b),
+    scores_known INTEGER NOT NULL,
+    author       TEXT    NOT NULL,
+    at_ms        INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, version, position),
+    CONSTRAINT contrast_said_once UNIQUE (campaign_id, version, arm_a, arm_b)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE disclosure (
     campaign_id   INTEGER NOT NULL REFERENCES campaign,
@@ -159,6 +172,30 @@ CREATE TABLE gateway_journal (
     byte       INTEGER NOT NULL,
     last_seq   INTEGER NOT NULL,
     at_ms      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE import (
+    import_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    campaign_id  INTEGER NOT NULL REFERENCES campaign,
+    kind         TEXT    NOT NULL,                 -- 'csv', 'runs' (folders of scripts), 'harbor' (job folders)
+    source       TEXT    NOT NULL,                 -- the path as it was given
+    author       TEXT    NOT NULL,
+    at_ms        INTEGER NOT NULL,
+    refused_json TEXT    NOT NULL CONSTRAINT import_refused_is_json CHECK (json_valid(refused_json))
+) STRICT;
+
+CREATE TABLE imported_trial (
+    trial_id      INTEGER PRIMARY KEY REFERENCES trial,
+    import_id     INTEGER NOT NULL REFERENCES import,
+    key           TEXT    NOT NULL,
+    sha256        TEXT    NOT NULL,                -- of what was read
+    model         TEXT,
+    started_at_ms INTEGER,
+    agent_ms      INTEGER,
+    ended_by      TEXT,
+    tokens        INTEGER,
+    cost_nusd     INTEGER,
+    turns         INTEGER
 ) STRICT;
 
 CREATE TABLE ledger_identity (
@@ -377,7 +414,7 @@ CREATE TABLE score (
     tests_total   INTEGER,
     flags_json    TEXT    NOT NULL CONSTRAINT score_flags_is_json CHECK (json_valid(flags_json)),
     at_ms         INTEGER NOT NULL,
-    run_id        INTEGER NOT NULL REFERENCES run,
+    run_id        INTEGER NOT NULL REFERENCES run, test_rate REAL CONSTRAINT score_test_rate_in_range CHECK (test_rate >= 0 AND test_rate <= 1),
     CONSTRAINT score_tests_make_sense
         CHECK (tests_passed IS NULL OR (tests_passed >= 0 AND (tests_total IS NULL OR tests_passed <= tests_total)))
 ) STRICT;
@@ -439,7 +476,7 @@ CREATE TABLE trial (
     partial       REAL,
     tests_passed  INTEGER,
     tests_total   INTEGER,
-    budget_ended  INTEGER, cost_nusd INTEGER NOT NULL DEFAULT 0, priced INTEGER NOT NULL DEFAULT 0, cut INTEGER NOT NULL DEFAULT 0,
+    budget_ended  INTEGER, cost_nusd INTEGER NOT NULL DEFAULT 0, priced INTEGER NOT NULL DEFAULT 0, cut INTEGER NOT NULL DEFAULT 0, test_rate REAL,
     CONSTRAINT trial_attempt_unique_in_cell UNIQUE (cell_id, attempt),
     FOREIGN KEY (claim_id, cell_id) REFERENCES claim (claim_id, cell_id),
     FOREIGN KEY (cell_id, arm_id) REFERENCES cell (cell_id, arm_id)
@@ -555,6 +592,8 @@ CREATE INDEX finding_by_subject ON finding (subject);
 
 CREATE UNIQUE INDEX finding_one_open_per_subject ON finding (code, subject) WHERE closed_at_ms IS NULL;
 
+CREATE INDEX imported_trial_by_key ON imported_trial (key);
+
 CREATE INDEX model_request_by_trial ON model_request (trial_id, account, number);
 
 CREATE INDEX model_request_held ON model_request (trial_id, held_from_mono_ms) WHERE held_from_mono_ms IS NOT NULL;
@@ -585,7 +624,8 @@ CREATE INDEX score_by_trial ON score (trial_id);
 
 CREATE INDEX setting_change_by_key ON setting_change (key, change_id);
 
-CREATE INDEX trial_by_arm ON trial (arm_id, state, reward, partial, tests_passed, tests_total, budget_ended, cost_nusd, priced, cut);
+CREATE INDEX trial_by_arm
+    ON trial (arm_id, state, reward, partial, tests_passed, tests_total, test_rate, budget_ended, cost_nusd, priced, cut);
 
 CREATE INDEX trial_in_review ON trial (trial_id) WHERE state = 'review';
 
@@ -647,6 +687,8 @@ CREATE TRIGGER block_is_never_deleted BEFORE DELETE ON block BEGIN SELECT RAISE(
 
 CREATE TRIGGER campaign_is_never_deleted BEFORE DELETE ON campaign BEGIN SELECT RAISE(ABORT, 'campaign_is_never_deleted'); END;
 
+CREATE TRIGGER campaign_origin_is_fixed BEFORE UPDATE OF origin ON campaign BEGIN SELECT RAISE(ABORT, 'campaign_origin_is_fixed'); END;
+
 CREATE TRIGGER campaign_treatment_is_fixed BEFORE UPDATE OF campaign_id, name, treatment_hash, treatment_json ON campaign
 BEGIN SELECT RAISE(ABORT, 'campaign_treatment_is_fixed'); END;
 
@@ -707,6 +749,29 @@ BEGIN SELECT RAISE(ABORT, 'container_starts_there'); END;
 CREATE TRIGGER container_stays_gone BEFORE UPDATE OF gone_at_ms, gone_because, docker_id ON container WHEN OLD.gone_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'container_stays_gone'); END;
 
+CREATE TRIGGER contrast_follows_the_last BEFORE INSERT ON contrast
+WHEN (NEW.version, NEW.position) NOT IN (
+    SELECT coalesce(max(version), 0) + 1, 1 FROM contrast WHERE campaign_id = NEW.campaign_id
+    UNION ALL
+    SELECT version, max(position) + 1 FROM contrast
+    WHERE campaign_id = NEW.campaign_id AND version = (SELECT max(version) FROM contrast WHERE campaign_id = NEW.campaign_id)
+    GROUP BY version)
+BEGIN SELECT RAISE(ABORT, 'contrast_follows_the_last'); END;
+
+CREATE TRIGGER contrast_is_append_only_d BEFORE DELETE ON contrast BEGIN SELECT RAISE(ABORT, 'contrast_is_append_only'); END;
+
+CREATE TRIGGER contrast_is_append_only_u BEFORE UPDATE ON contrast BEGIN SELECT RAISE(ABORT, 'contrast_is_append_only'); END;
+
+CREATE TRIGGER contrast_names_arms_of_the_campaign BEFORE INSERT ON contrast
+WHEN (SELECT count(*) FROM arm WHERE campaign_id = NEW.campaign_id AND name IN (NEW.arm_a, NEW.arm_b))
+    < iif(NEW.arm_a = NEW.arm_b, 1, 2)
+BEGIN SELECT RAISE(ABORT, 'contrast_names_arms_of_the_campaign'); END;
+
+CREATE TRIGGER contrast_says_what_was_known BEFORE INSERT ON contrast
+WHEN NEW.scores_known IS NOT (SELECT count(*) FROM trial JOIN cell USING (cell_id) WHERE campaign_id = NEW.campaign_id
+    AND EXISTS (SELECT 1 FROM score WHERE score.trial_id = trial.trial_id))
+BEGIN SELECT RAISE(ABORT, 'contrast_says_what_was_known'); END;
+
 CREATE TRIGGER disclosure_follows_the_last BEFORE INSERT ON disclosure
 WHEN (NEW.version, NEW.position) NOT IN (
     SELECT coalesce(max(version), 0) + 1, 1 FROM disclosure WHERE campaign_id = NEW.campaign_id
@@ -747,6 +812,22 @@ CREATE TRIGGER first_request_is_fixed BEFORE UPDATE ON first_request BEGIN SELEC
 
 CREATE TRIGGER first_request_is_never_deleted BEFORE DELETE ON first_request
 BEGIN SELECT RAISE(ABORT, 'first_request_is_never_deleted'); END;
+
+CREATE TRIGGER import_is_fixed_d BEFORE DELETE ON import BEGIN SELECT RAISE(ABORT, 'import_is_fixed'); END;
+
+CREATE TRIGGER import_is_fixed_u BEFORE UPDATE ON import BEGIN SELECT RAISE(ABORT, 'import_is_fixed'); END;
+
+CREATE TRIGGER imported_only_in_imported_campaign BEFORE INSERT ON trial_event WHEN NEW.event = 'imported'
+    AND (SELECT origin FROM campaign JOIN cell USING (campaign_id) JOIN trial USING (cell_id) WHERE trial_id = NEW.trial_id) IS NOT 'import'
+BEGIN SELECT RAISE(ABORT, 'imported_only_in_imported_campaign'); END;
+
+CREATE TRIGGER imported_trial_is_fixed_d BEFORE DELETE ON imported_trial BEGIN SELECT RAISE(ABORT, 'imported_trial_is_fixed'); END;
+
+CREATE TRIGGER imported_trial_is_fixed_u BEFORE UPDATE ON imported_trial BEGIN SELECT RAISE(ABORT, 'imported_trial_is_fixed'); END;
+
+CREATE TRIGGER imported_trial_of_imported_campaign BEFORE INSERT ON imported_trial
+WHEN (SELECT origin FROM campaign JOIN cell USING (campaign_id) JOIN trial USING (cell_id) WHERE trial_id = NEW.trial_id) IS NOT 'import'
+BEGIN SELECT RAISE(ABORT, 'imported_trial_of_imported_campaign'); END;
 
 CREATE TRIGGER ledger_identity_is_never_deleted BEFORE DELETE ON ledger_identity
 BEGIN SELECT RAISE(ABORT, 'ledger_identity_is_never_deleted'); END;
@@ -869,7 +950,8 @@ CREATE TRIGGER score_is_fixed_u BEFORE UPDATE ON score BEGIN SELECT RAISE(ABORT,
 
 CREATE TRIGGER score_is_repeated_in_trial AFTER INSERT ON score
 BEGIN
-    UPDATE trial SET reward = NEW.reward, partial = NEW.partial, tests_passed = NEW.tests_passed, tests_total = NEW.tests_total
+    UPDATE trial SET reward = NEW.reward, partial = NEW.partial, tests_passed = NEW.tests_passed, tests_total = NEW.tests_total,
+        test_rate = NEW.test_rate
     WHERE trial_id = NEW.trial_id;
 END;
 
@@ -973,9 +1055,10 @@ CREATE TRIGGER trial_repeats_its_agent BEFORE UPDATE OF budget_ended ON trial
 WHEN NEW.budget_ended IS NOT (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_agent'); END;
 
-CREATE TRIGGER trial_repeats_its_score BEFORE UPDATE OF reward, partial, tests_passed, tests_total ON trial WHEN NOT EXISTS
+CREATE TRIGGER trial_repeats_its_score BEFORE UPDATE OF reward, partial, tests_passed, tests_total, test_rate ON trial WHEN NOT EXISTS
     (SELECT 1 FROM score WHERE trial_id = NEW.trial_id AND score_id = (SELECT max(score_id) FROM score WHERE trial_id = NEW.trial_id)
-     AND NEW.reward IS reward AND NEW.partial IS partial AND NEW.tests_passed IS tests_passed AND NEW.tests_total IS tests_total)
+     AND NEW.reward IS reward AND NEW.partial IS partial AND NEW.tests_passed IS tests_passed AND NEW.tests_total IS tests_total
+     AND NEW.test_rate IS test_rate)
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_score'); END;
 
 CREATE TRIGGER trial_repeats_its_usage BEFORE UPDATE OF cost_nusd, priced, cut ON trial WHEN NOT EXISTS
@@ -983,7 +1066,8 @@ CREATE TRIGGER trial_repeats_its_usage BEFORE UPDATE OF cost_nusd, priced, cut O
 BEGIN SELECT RAISE(ABORT, 'trial_repeats_its_usage'); END;
 
 CREATE TRIGGER trial_starts_new BEFORE INSERT ON trial
-WHEN NEW.state <> 'new' OR coalesce(NEW.reward, NEW.partial, NEW.tests_passed, NEW.tests_total, NEW.budget_ended) IS NOT NULL
+WHEN NEW.state <> 'new'
+    OR coalesce(NEW.reward, NEW.partial, NEW.tests_passed, NEW.tests_total, NEW.test_rate, NEW.budget_ended) IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'trial_starts_new'); END;
 
 CREATE TRIGGER trial_starts_unpaid BEFORE INSERT ON trial WHEN NEW.cost_nusd <> 0 OR NEW.priced <> 0 OR NEW.cut <> 0
@@ -1082,7 +1166,7 @@ BEGIN SELECT RAISE(ABORT, 'voided_needs_void'); END;
 CREATE VIEW cell_state AS
 SELECT cell.cell_id, cell.campaign_id, cell.block_id, cell.task_id, cell.arm_id, cell.replicate, cell.ordinal,
     standing.trial_id, standing.state AS trial_state, standing.reward, standing.partial, standing.tests_passed, standing.tests_total,
-    standing.budget_ended, claim.claim_id, park.park_id,
+    coalesce(standing.test_rate, standing.tests_passed * 1.0 / standing.tests_total) AS test_rate, standing.budget_ended, claim.claim_id, park.park_id,
     CASE
         WHEN standing.state = 'scored' THEN 'done'
         WHEN standing.state = 'review' THEN 'review'
@@ -1110,7 +1194,7 @@ SELECT campaign.name AS campaign, arm.name AS arm, arm.position, arm.kind,
     (SELECT count(*) FROM trial WHERE trial.arm_id = arm.arm_id AND trial.state = 'voided') AS voids,
     avg(s.reward) FILTER (WHERE s.state = 'done') AS reward,
     avg(s.partial) FILTER (WHERE s.state = 'done') AS partial,
-    avg(s.tests_passed * 1.0 / s.tests_total) FILTER (WHERE s.state = 'done') AS test_rate,
+    avg(s.test_rate) FILTER (WHERE s.state = 'done') AS test_rate,
     avg(s.budget_ended) FILTER (WHERE s.state = 'done') AS budget_ended
 FROM cell_state AS s
 JOIN arm ON arm.arm_id = s.arm_id
@@ -1128,7 +1212,8 @@ SELECT campaign.name AS campaign, printf('c%04d', s.cell_id) AS cell, printf('b%
     agent.ended_by, s.budget_ended,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id) AS attempts,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id AND trial.state = 'voided') AS voids,
-    park.code AS park_code, park.detail AS park_detail
+    park.code AS park_code, park.detail AS park_detail,
+    iif(s.state = 'done', s.test_rate, NULL) AS test_rate
 FROM cell_state AS s
 JOIN campaign ON campaign.campaign_id = s.campaign_id
 JOIN task ON task.task_id = s.task_id
@@ -1171,7 +1256,7 @@ SELECT campaign.name AS campaign, printf('b%04d', a.block_id) AS block, task.nam
     arm_a.name AS arm_a, arm_b.name AS arm_b,
     printf('t%04d', a.trial_id) AS trial_a, printf('t%04d', b.trial_id) AS trial_b,
     a.reward AS reward_a, b.reward AS reward_b, a.partial AS partial_a, b.partial AS partial_b,
-    a.tests_passed * 1.0 / a.tests_total AS test_rate_a, b.tests_passed * 1.0 / b.tests_total AS test_rate_b
+    a.test_rate AS test_rate_a, b.test_rate AS test_rate_b
 FROM cell_state AS a
 JOIN cell_state AS b ON b.block_id = a.block_id AND b.arm_id <> a.arm_id
 JOIN arm AS arm_a ON arm_a.arm_id = a.arm_id
@@ -1236,7 +1321,8 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
     strftime('%Y-%m-%dT%H:%M:%S', t.created_at_ms / 1000, 'unixepoch') || printf('.%03dZ', t.created_at_ms % 1000) AS created_at,
     last.at_ms AS changed_at_ms,
     strftime('%Y-%m-%dT%H:%M:%S', last.at_ms / 1000, 'unixepoch') || printf('.%03dZ', last.at_ms % 1000) AS changed_at,
-    agent.credit_ms / 1000.0 AS credit_s
+    agent.credit_ms / 1000.0 AS credit_s,
+    coalesce(t.test_rate, t.tests_passed * 1.0 / t.tests_total) AS test_rate
 FROM trial AS t
 JOIN cell ON cell.cell_id = t.cell_id
 JOIN campaign ON campaign.campaign_id = cell.campaign_id

@@ -23,7 +23,7 @@ CAMPAIGN = 1
 CAP = Rules({}, nusd(100), nusd(40))
 
 READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
-    "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 45 * TRIALS),
+    "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 48 * TRIALS),
     "live_trials": (lambda c: status.live_trials(c, CAMPAIGN), 10_000),
     "durations": (lambda c: status.durations(c, CAMPAIGN), 60_000),
     "parked_by_code": (lambda c: status.parked_by_code(c, CAMPAIGN), 10_000),
@@ -33,7 +33,7 @@ READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "stops": (admission.stops, 1_000),
     "observations": (settings.observations, 1_000),
     "show": (lambda c: show.show(c, TRIALS // 2), 2_000),
-    "snapshot": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64), 45 * TRIALS),
+    "snapshot": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64), 48 * TRIALS),
     "snapshot below a cap": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64, money=CAP), 180 * TRIALS),
     "spent": (lambda c: money.spent(c, CAMPAIGN), 25 * TRIALS),
     "unpriced": (lambda c: money.unpriced(c, CAMPAIGN), 1_000),

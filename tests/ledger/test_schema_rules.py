@@ -15,6 +15,7 @@ from support import ledgers as help
 from support.illegal_model import MODEL, MODEL_SIGNS, plant_model
 from support.illegal_money import MONEY, plant_money
 from support.illegal_told import TOLD, plant_told
+from support.illegal_truth import TRUTH, plant_truth
 from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memory_ledger, start_verifier, submission, task
 
 from marathond.core.lifecycle import TRANSITIONS
@@ -193,8 +194,8 @@ ILLEGAL: list[tuple[str, str]] = [
     ("score_only_while_graded", "{sc} VALUES ({voided}, 1, 1.0, 's', '[]', 1, {NEW})"),
     ("score_reward_in_range", "{sc} VALUES ({verifying}, 1, 1.5, 's', '[]', 1, {NEW})"),
     ("score_reward_in_range", "{sc} VALUES ({verifying}, 1, 9e999, 's', '[]', 1, {NEW})"),
-    ("score_partial_in_range", "INSERT INTO score SELECT NULL, {verifying}, 1, 1.0, 's', -0.1, NULL, NULL, '[]', 1, {NEW}"),
-    ("score_tests_make_sense", "INSERT INTO score SELECT NULL, {verifying}, 1, 1.0, 's', NULL, 5, 4, '[]', 1, {NEW}"),
+    ("score_partial_in_range", "INSERT INTO score SELECT NULL, {verifying}, 1, 1.0, 's', -0.1, NULL, NULL, '[]', 1, {NEW}, NULL"),
+    ("score_tests_make_sense", "INSERT INTO score SELECT NULL, {verifying}, 1, 1.0, 's', NULL, 5, 4, '[]', 1, {NEW}, NULL"),
     ("score_flags_is_json", "{sc} VALUES ({verifying}, 1, 1.0, 's', 'no', 1, {NEW})"),
     ("score_of_review_needs_acceptance", "{sc} VALUES ({review}, 0, 1.0, 'operator', '[]', 1, {NEW})"),
     ("score_is_fixed", "UPDATE score SET reward = 1"),
@@ -286,6 +287,7 @@ ILLEGAL: list[tuple[str, str]] = [
     *MODEL,
     *MONEY,
     *TOLD,
+    *TRUTH,
 ]
 
 UNREACHABLE = {
@@ -361,6 +363,7 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     admission.end_stop(c, "drain", author="a", now_ms=T0)
     settings.set_value(c, "k", old=1, new=2, author="a", reason="r", now_ms=T0)
     start_verifier(c, twice.trial_id, round=2)
+    plant_truth(c)
     yield c, names
     c.close()
 

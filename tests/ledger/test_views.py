@@ -16,10 +16,10 @@ from marathond.ledger.verbs import admission, agentlog, campaigns, findings, net
 
 COLUMNS = {
     "v_cell": "campaign cell block task arm replicate ordinal state trial trial_state reward partial tests_passed tests_total ended_by "
-    "budget_ended attempts voids park_code park_detail",
+    "budget_ended attempts voids park_code park_detail test_rate",
     "v_trial": "campaign trial cell block task arm replicate attempt phase state live elapsed_s deadline_in_s limit_s limit_origin "
     "ended_by exit_code oom_killed overrun_s agent_s reward partial tests_passed tests_total reward_source void_code container image "
-    "folder created_at_ms created_at changed_at_ms changed_at credit_s",
+    "folder created_at_ms created_at changed_at_ms changed_at credit_s test_rate",
     "v_event": "campaign trial seq event from_state to_state at_ms at run detail",
     "v_arm": "campaign arm position kind cells done claimed open parked review voids reward partial test_rate budget_ended",
     "v_pair": "campaign block task replicate arm_a arm_b trial_a trial_b reward_a reward_b partial_a partial_b test_rate_a test_rate_b",

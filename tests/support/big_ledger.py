@@ -90,11 +90,14 @@ _FILL = (
            iif(state = 'running', NULL, created_at_ms + 4000), iif(state = 'running', NULL, 7000000),
            iif(state = 'running', NULL, iif(trial_id % 5 < 3, 'deadline', 'agent')), iif(state = 'running', NULL, 0),
            iif(state = 'running', NULL, 'exec'), iif(state = 'running', NULL, 0), '[]' FROM trial WHERE state <> 'voided'""",
-    """INSERT INTO score (trial_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms, run_id)
-       SELECT trial_id, 1, trial_id % 11 = 0, 'reward.txt', (trial_id % 101) / 100.0, trial_id % 41, 40, '[]', created_at_ms + 5000, 1
+    """INSERT INTO score (trial_id, extractor, reward, reward_source, partial, tests_passed, tests_total, test_rate, flags_json, at_ms,
+           run_id)
+       SELECT trial_id, 1, trial_id % 11 = 0, 'reward.txt', (trial_id % 101) / 100.0, trial_id % 41, 40, (trial_id % 41) / 40.0, '[]',
+           created_at_ms + 5000, 1
        FROM trial WHERE state = 'scored'""",
-    """UPDATE trial SET (reward, partial, tests_passed, tests_total) =
-           (SELECT reward, partial, tests_passed, tests_total FROM score AS s WHERE s.trial_id = trial.trial_id) WHERE state = 'scored'""",
+    """UPDATE trial SET (reward, partial, tests_passed, tests_total, test_rate) =
+           (SELECT reward, partial, tests_passed, tests_total, test_rate FROM score AS s WHERE s.trial_id = trial.trial_id)
+       WHERE state = 'scored'""",
     """UPDATE trial SET budget_ended =
            (SELECT ended_by IN (SELECT name FROM budget_end) FROM trial_agent AS a WHERE a.trial_id = trial.trial_id)
        WHERE state = 'scored'""",

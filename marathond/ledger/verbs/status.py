@@ -70,7 +70,7 @@ class ArmCounts:
 # One pass over the index trial_by_arm, which holds every column asked for.
 _TRIALS = """
 SELECT arm_id, state, count(*) AS n, sum(reward = 1) AS passed, avg(reward) AS reward, avg(partial) AS partial,
-    avg(tests_passed * 1.0 / tests_total) AS test_rate, avg(budget_ended) AS budget_ended,
+    avg(coalesce(test_rate, tests_passed * 1.0 / tests_total)) AS test_rate, avg(budget_ended) AS budget_ended,
     sum(cost_nusd) AS cost_nusd, sum(priced) AS priced, sum(cut) AS cut
 FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY arm_id, state"""
 

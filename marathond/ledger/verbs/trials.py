@@ -57,7 +57,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """What the extractor read.  ``extractor``: its version, 0 for a person; ``parts``: (name, value, source file and key)."""
+    """What the extractor read.  ``extractor``: its version, 0 for a person; ``parts``: (name, value, source file and key).
+
+    ``test_rate``: what the verifier states, else passed of all tests; None: neither was to be had.
+    """
 
     extractor: int
     reward: float
@@ -67,6 +70,7 @@ class ScoreRow:
     tests_total: int | None = None
     flags: tuple[str, ...] = ()
     parts: Sequence[tuple[str, str, str]] = ()
+    test_rate: float | None = None
 
 
 def _event(c: sqlite3.Connection, trial_id: int, event: Event, to_state: str, detail: Mapping[str, Any], now_ms: int) -> None:
@@ -233,8 +237,9 @@ def verify_again(c: sqlite3.Connection, trial_id: int, *, cause: str, now_ms: in
 def scored(c: sqlite3.Connection, trial_id: int, score: ScoreRow, *, now_ms: int) -> int:
     """Write the final score; the schema moves the trial in the same statement.  Returns the score's id."""
     score_id = c.execute(
-        f"""INSERT INTO score (trial_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms, run_id)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {NEWEST_RUN})""",
+        f"""INSERT INTO score (trial_id, extractor, reward, reward_source, partial, tests_passed, tests_total, test_rate, flags_json, at_ms,
+                run_id)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NEWEST_RUN})""",
         (
             trial_id,
             score.extractor,
@@ -243,6 +248,7 @@ def scored(c: sqlite3.Connection, trial_id: int, score: ScoreRow, *, now_ms: int
             None if score.partial is None else float(score.partial),
             score.tests_passed,
             score.tests_total,
+            None if score.test_rate is None else float(score.test_rate),
             dump(list(score.flags)),
             now_ms,
         ),

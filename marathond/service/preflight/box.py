@@ -1,9 +1,9 @@
 """Containers and networks of a preflight: labelled, short-lived, removed whatever happens.
 
-Owns their names and labels and the order of their removal.  Races prevented here: the engine finishes a create whose caller has gone away,
-perhaps after the last look at the end, so no create is given up in mid-call by a cancellation; one that had no answer within its deadline is
-found by its label; what a killed preflight left is found by the next one, and where there is a ledger by its daemon's sweeper, which leaves
-a proof's container alone only while it is young.
+Owns their names and labels and the order of their removal. Races prevented here: the engine finishes a create whose caller has gone away,
+perhaps after the last look at the end, so no create is given up in mid-call by a cancellation; one that had no answer within its deadline
+is found by its label; what a killed preflight left is found by the next one, and where there is a ledger by its daemon's sweeper, which
+leaves a proof's container alone only while it is young.
 """
 
 from __future__ import annotations

@@ -1,0 +1,108 @@
+"""What the audit looks at: rows of one campaign and of the house, read in one transaction (:mod:`marathond.ledger.verbs.audit`).
+
+Owns the names.  None always means that it is not known, never 0.  Arms stand here because saying that one of them is out of line is what
+most rules are for; nothing that decides over a single trial may import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFact:
+    """One trial, at rest or not.  ``void_code`` and ``void_side`` of the standing void; ``infra`` is True when the daemon voided it by a
+    code of the infrastructure (gates_only's ``accepted`` is none), None while the trial is live.
+
+    Of the agent: ``ended_by``, how long it ran, its limit with credit. Of the gateway, agent's account: requests, tokens, ``bad_requests``
+    (HTTP 400 to 499 but 429), median time to the first byte, time held. Of the receipt (None: the trial has none): ``turns``,
+    ``commands``, ``silent_turns``, ``last_words`` (a hash of the last message), LoopX ``delivered`` and ``used``. ``outputs``: a hash over
+    the verifier's own output of the newest export, None: nothing exported. ``models``: names by which the provider answered.
+    """
+
+    trial_id: int
+    task: str
+    arm: str
+    block_id: int
+    replicate: int
+    attempt: int
+    state: str
+    created_at_ms: int
+    rested_at_ms: int | None = None
+    infra: bool | None = None
+    void_code: str | None = None
+    void_side: str | None = None
+    asks_model: bool = False
+    loopx: bool = False
+    ended_by: str | None = None
+    budget_ended: bool | None = None
+    agent_ms: int | None = None
+    limit_ms: int | None = None
+    overrun_ms: int | None = None
+    reward: float | None = None
+    partial: float | None = None
+    test_rate: float | None = None
+    flags: tuple[str, ...] = ()
+    image_id: str | None = None
+    context_digest: str | None = None
+    requests: int | None = None
+    failed: int | None = None
+    bad_requests: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    first_byte_ms: float | None = None
+    held_ms: int | None = None
+    models: tuple[str, ...] = ()
+    turns: int | None = None
+    commands: int | None = None
+    silent_turns: int | None = None
+    delivered: bool | None = None
+    used: bool | None = None
+    outputs: str | None = None
+    verifier_rounds: int = 0
+    review_code: str | None = None
+    running_ms: int | None = None
+    """Of a running trial: since its agent started."""
+    last_request_ms: int | None = None
+    """Of a running trial: since its last request to the model ended; None: it made none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFact:
+    trial_id: int
+    task: str
+    arm: str
+    code: str
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFact:
+    engine: str
+    network: str
+    trial_id: int
+    leaked_ms: int | None
+    """For how long its removal has failed; None: it is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """``now_ms`` by the wall.  ``observations``: the daemon's latest words, key to (value, age in ms); ``daemon_alive`` None: nobody can
+    tell.  ``wal_bytes`` of the ledger's log."""
+
+    campaign_id: int
+    campaign: str
+    now_ms: int
+    arms: tuple[str, ...]
+    tasks: tuple[str, ...]
+    cells: int
+    trials: tuple[TrialFact, ...] = ()
+    reviews: tuple[ReviewFact, ...] = ()
+    leases: tuple[LeaseFact, ...] = ()
+    observations: Mapping[str, tuple[object, int]] = field(default_factory=dict)
+    wal_bytes: int | None = None
+    open_codes: Mapping[str, int] = field(default_factory=dict)
+    """Codes of open findings that others raise (gateway, engine, disk), and how many there are."""
+    treatment: Mapping[str, object] = field(default_factory=dict)
+    """What defines the campaign's treatment, as the ledger keeps it."""
