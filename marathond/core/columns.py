@@ -1,0 +1,46 @@
+"""Which columns of a score a campaign has (fault d11: a benchmark has no partial score, and a column of 0.000 is printed).
+
+Owns the words for a column that is not there.  Pure: cells and the benchmark's profile in, columns out.  Must not compute a mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from marathond.core.results import CellResult, Column
+from marathond.core.text import printable
+
+NAMES = ("reward", "partial", "test_rate")
+_WORDS = {"reward": "reward", "partial": "partial score", "test_rate": "test rate"}
+_NOTE_MAX = 200
+
+
+def columns(cells: Iterable[CellResult], scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
+    """Each of :data:`NAMES`.  A column is there when a done cell holds a value of it: what was measured beats what a profile expects.
+
+    :param scores: the profile's table of that name: column → ``exists`` and ``note``; None: no profile.
+    """
+    done = [cell for cell in cells if cell.state == "done"]
+    return tuple(_column(name, done, _said(scores, name), benchmark) for name in NAMES)
+
+
+def _said(scores: Mapping[str, Any] | None, name: str) -> tuple[bool | None, str]:
+    table = (scores or {}).get(name)
+    if not isinstance(table, Mapping):
+        return None, ""
+    return bool(table.get("exists", True)), printable(str(table.get("note", "")), _NOTE_MAX)
+
+
+def _column(name: str, done: list[CellResult], said: tuple[bool | None, str], benchmark: str | None) -> Column:
+    expected, note = said
+    known = sum(getattr(cell, name) is not None for cell in done)
+    if known:
+        if expected is False:
+            return Column(name, True, f"{benchmark} is said to have none, and {known} of {len(done)} done cells hold one")
+        return Column(name, True, note)
+    if expected is False:
+        return Column(name, False, f"{benchmark} has none" + (f": {note}" if note else ""))
+    if not done:
+        return Column(name, False, "no cell is done yet")
+    return Column(name, False, f"none of {len(done)} done cells has a {_WORDS[name]}")
