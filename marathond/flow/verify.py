@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -17,11 +17,11 @@ from anyio import to_thread
 
 from marathond.core.classify import VerifierEnd
 from marathond.core.detached import detached_argv
-from marathond.core.errors import ArtifactError, EngineError, EngineTimeout, EngineUnreachable, GateFailed
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.judge import asks_judge, filled
 from marathond.core.limits import effective_verifier_limit
 from marathond.core.model import AfterAgent, Task
-from marathond.core.score import Refusal, ScoreReading, read_score
+from marathond.core.score import ScoreReading, read_score
 from marathond.core.text import printable
 from marathond.flow import ways
 from marathond.flow.ending import prove_death
@@ -30,11 +30,9 @@ from marathond.flow.world import World
 from marathond.ledger.verbs import trials
 from marathond.ports.agent import RunDir
 from marathond.ports.engine import ExecSpec
-from marathond.tasks.artifacts import read_bounded
 from marathond.tasks.removal import empty_folder
+from marathond.tasks.scorefiles import collect
 
-SCORE_FILES = ("reward.json", "reward.txt", "metrics.json", "stages.json")
-MAX_SCORE_FILE_BYTES = 16 << 20
 STDOUT = "test-stdout.txt"
 STATUS = "/marathond/ctl/verifier-status"
 TIMER_GRACE_S = 30
@@ -235,19 +233,5 @@ async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreRe
 
 
 def _read(run: RunDir, verifier_exited: bool) -> ScoreReading:
-    payload: dict[str, bytes] = {}
-    unsafe: list[Refusal] = []
-    for name in SCORE_FILES:
-        try:
-            data = read_bounded(run.logs, f"verifier/{name}", MAX_SCORE_FILE_BYTES)
-        except ArtifactError as error:
-            unsafe.append(Refusal(name, "", f"{error.detail} ({error.code})"))
-            continue
-        if data is not None:
-            payload[name] = data
-    reading = read_score(payload, verifier_exited=verifier_exited)
-    if not unsafe:
-        return reading
-    # A reward file that must not be opened decides nothing, and neither does the other one then: which of them counts is not ours to guess.
-    reward = None if any(refusal.source.startswith("reward.") for refusal in unsafe) else reading.reward
-    return replace(reading, reward=reward, refusals=(*unsafe, *reading.refusals))
+    files, unread = collect(run.logs)
+    return read_score(files, verifier_exited=verifier_exited, unread=unread)

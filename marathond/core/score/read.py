@@ -8,8 +8,8 @@ reward 0, and 5 with reward 1 and partial below 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from marathond.core.payload import BOOLEANS, MAX_WORDS, NUMBER, leaves, not_a_number, outside_unit, parse_json
@@ -72,12 +72,18 @@ class ScoreReading:
     refusals: tuple[Refusal, ...] = ()
 
 
-def read_score(files: Mapping[str, bytes], *, verifier_exited: bool) -> ScoreReading:
+def read_score(files: Mapping[str, bytes], *, verifier_exited: bool, unread: Sequence[Refusal] = ()) -> ScoreReading:
     """Read the files of ``/logs/verifier`` (name to bytes, sizes bounded by the caller; other names are ignored).
 
     :param verifier_exited: whether the verifier came to its own end.  Files of one that did not are no score.
+    :param unread: files that are there and were not handed over, with the reason (:func:`marathond.tasks.scorefiles.collect`).
     """
-    return _Reader(files, verifier_exited).read()
+    reading = _Reader(files, verifier_exited).read()
+    if not unread:
+        return reading
+    # A reward file that must not be opened decides nothing, and neither does the other one then: which of them counts is not ours to guess.
+    reward = None if any(refusal.source.startswith("reward.") for refusal in unread) else reading.reward
+    return replace(reading, reward=reward, refusals=(*unread, *reading.refusals))
 
 
 class _Reader:
