@@ -142,7 +142,9 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Results:
     """``as_of_ms``: the last event of the campaign, not the clock of whoever asks.  ``spent_usd`` and ``voids_usd``: known money of trials
-    that stand and of voided ones, by arm.  ``imported``: where an imported campaign was read from, a line each."""
+    that stand and of voided ones, by arm, judges' included; ``unpriced``: trials of an arm some of whose cost nobody knows.
+    ``imported``: where an imported campaign was read from, a line each.  ``contrasts``: the newest declaration, version
+    ``declaration``, at which ``declared_after`` scores were known; ``dropped``: what earlier ones declared and it does not."""
 
     ledger_id: str
     campaign: str
@@ -164,6 +166,9 @@ class Results:
     voids_usd: Mapping[str, float] = field(default_factory=dict)
     unpriced: Mapping[str, int] = field(default_factory=dict)
     imported: tuple[str, ...] = ()
+    declaration: int = 0
+    declared_after: int | None = None
+    dropped: tuple[Contrast, ...] = ()
 
     def of_arm(self, arm: str) -> tuple[CellResult, ...]:
         return tuple(cell for cell in self.cells if cell.arm == arm)
