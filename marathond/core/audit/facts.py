@@ -66,6 +66,23 @@ class TrialFact:
     """Of a running trial: since its agent started."""
     last_request_ms: int | None = None
     """Of a running trial: since its last request to the model ended; None: it made none."""
+    void_by: str | None = None
+    """Who decided the standing void: daemon or operator."""
+    score_known: bool | None = None
+    """Of the standing void: had the trial a score when it was withdrawn (fault a08)?"""
+    by_person: bool = False
+    """Its reward is a person's word: a review that was accepted."""
+    extractor: int | None = None
+    """Version of the rules that read its newest score."""
+    verify_agains: tuple[str, ...] = ()
+    """Causes of its further rounds of verification, in their order: deadline, unreadable, interrupted."""
+    parts: str | None = None
+    """A hash over names and values of the parts of its newest score; None: it has none."""
+    outputs_bytes: int | None = None
+    left: str | None = None
+    """A hash over the files that its agent left as artifacts, by path and content; None: it left none, or nothing is exported."""
+    left_bytes: int | None = None
+    exported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +101,17 @@ class LeaseFact:
     trial_id: int
     leaked_ms: int | None
     """For how long its removal has failed; None: it is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingFact:
+    """An open finding, by whomever it was raised.  ``age_ms``: since it was opened."""
+
+    code: str
+    severity: str
+    subject: str
+    age_ms: int
+    acked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +134,20 @@ class Facts:
     """Codes of open findings that others raise (gateway, engine, disk), and how many there are."""
     treatment: Mapping[str, object] = field(default_factory=dict)
     """What defines the campaign's treatment, as the ledger keeps it."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Arm to its kind: oracle, nop, command, codex."""
+    origin: str = "run"
+    """'import': measured elsewhere; what only our own runs have cannot be asked of it."""
+    context_digests: Mapping[str, str] = field(default_factory=dict)
+    """Task to the digest of the build context that the campaign was planned with."""
+    pool_caps: Mapping[str, int] = field(default_factory=dict)
+    """Engine to the most networks that we may lease there."""
+    hour_requests: int | None = None
+    """Requests of all agents that ended within the last hour; None: not read."""
+    hour_failed: int | None = None
+    """Those among them that got no whole answer, or one with an error, but what the agents cut off themselves."""
+    findings: tuple[FindingFact, ...] = ()
+    """Open findings of this campaign and of the house."""
+    daemon_alive: bool | None = None
+    daemon_up_ms: int | None = None
+    """For how long the newest daemon life has been running; None: no life, or it ended."""
