@@ -1,0 +1,108 @@
+"""Rules over verifiers and images: does the same work get the same number, and from the same image?
+
+Pure.  The rules about what the numbers themselves show are :mod:`marathond.core.audit.results`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from marathond.core.audit.facts import Facts, TrialFact
+from marathond.core.audit.rule import Found, Look, Rule
+from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
+from marathond.core.model import AgentKind
+
+AGAIN_AT_LEAST, AGAIN_SHARE = 2, 0.1
+"""Trials of a task whose verifier had to run twice, and their share, before it is called flaky; one alone is an accident."""
+INTERRUPTED = "interrupted"
+"""Cause of a further round that is ours: the engine was started anew."""
+CHANGED = "changed_after_exit"
+DIGEST_SHOWN = 12
+
+
+def verifier_flaky(facts: Facts) -> Look:
+    graded = [trial for trial in facts.trials if trial.state in ("scored", "review")]
+    oracles = of_kind(facts, AgentKind.ORACLE)
+    found = []
+    for task, group in by_task(graded).items():
+        again = [trial for trial in group if any(cause != INTERRUPTED for cause in trial.verify_agains)]
+        changed = [trial for trial in group if CHANGED in trial.flags]
+        oracle = [trial for trial in group if trial.arm in oracles and trial.state == "scored"]
+        passed = sum(trial.reward == 1 for trial in oracle)
+        words = []
+        if len(again) >= AGAIN_AT_LEAST and len(again) >= AGAIN_SHARE * len(group):
+            causes = Counter(cause for trial in again for cause in trial.verify_agains if cause != INTERRUPTED)
+            why = ", ".join(f"{cause} {count}" for cause, count in sorted(causes.items()))
+            words.append(f"ran a second time for {len(again)} of {plural(len(group), 'trial')} ({why}): {labels(again)}")
+        if changed:
+            words.append(f"what it wrote changed after its exit in {len(changed)} of {plural(len(group), 'trial')}: {labels(changed)}")
+        if 0 < passed < len(oracle):
+            words.append(f"the reference solution passed {passed} of {len(oracle)} times")
+        if words:
+            found.append(Found("verifier_flaky", "warning", task, "; ".join(words)))
+    return Look(len(graded), len(graded), "graded trials", tuple(found))
+
+
+def oracle_fails(facts: Facts) -> Look:
+    """Never passed.  Sometimes passed is :func:`verifier_flaky`'s."""
+    tasks = by_task(scored(facts, of_kind(facts, AgentKind.ORACLE)))
+    found = [
+        Found("oracle_fails", "warning", task, f"the reference solution passed 0 of {plural(len(done), 'done cell')}")
+        for task, done in tasks.items()
+        if all(trial.reward != 1 for trial in done)
+    ]
+    return Look(len(tasks), len(facts.tasks) if of_kind(facts, AgentKind.ORACLE) else 0, "tasks", tuple(found))
+
+
+def image_stale(facts: Facts) -> Look:
+    standing = [trial for trial in facts.trials if trial.state not in ("voided", "reserved", "new")]
+    seen = [trial for trial in standing if trial.image_id is not None]
+    found = [each for task, group in by_task(seen).items() if (each := _images(facts, task, group)) is not None]
+    unseen = "of no trial is the image known" if standing and not seen else ""
+    return Look(len(seen), len(standing), "trials", tuple(found), unseen)
+
+
+def _images(facts: Facts, task: str, group: Sequence[TrialFact]) -> Found | None:
+    words = []
+    planned = facts.context_digests.get(task)
+    other = [trial for trial in group if planned is not None and trial.context_digest not in (None, planned)]
+    if other:
+        words.append(
+            f"{len(other)} of {plural(len(group), 'trial')} ran in an image of another build context than planned: {labels(other)}"
+        )
+    images = Counter(trial.image_id for trial in group)
+    if len(images) > 1:
+        listed = []
+        for image, count in images.most_common():
+            arms = Counter(trial.arm for trial in group if trial.image_id == image)
+            of_arms = ", ".join(f"{arm} {arms[arm]}" for arm in facts.arms if arms[arm])
+            listed.append(f"{str(image).removeprefix('sha256:')[:DIGEST_SHOWN]} in {count} ({of_arms})")
+        words.append(f"{plural(len(group), 'trial')} ran in {len(images)} different images: {some(listed)}")
+    return Found("image_stale", "warning", task, "; ".join(words)) if words else None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "verifier_flaky",
+        "warning",
+        "The verifier of a task does not always read the same: part of the difference between cells is its own.",
+        "Read both verifier outputs (`marathonctl logs`); run an oracle arm over several replicates; or leave the task out, for all arms.",
+        verifier_flaky,
+    ),
+    Rule(
+        "oracle_fails",
+        "warning",
+        "The task's own reference solution never passes, so what a score of this task means is not known.",
+        "Read the oracle's verifier output; mend or leave out the task for all arms.",
+        oracle_fails,
+    ),
+    Rule(
+        "image_stale",
+        "warning",
+        "Trials of one task ran in different images, so they did not begin from the same place.",
+        "If the images differ between arms, void the whole blocks of one image (`marathonctl void --pair`) and build once.",
+        image_stale,
+        ("b14",),
+    ),
+)
