@@ -45,8 +45,8 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def leaves(table: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Every value that is no table, under its dotted key; ``"true"`` and ``"false"`` as booleans, other text left out."""
-    for key, value in table.items():
+    """Every value that is no table, under its dotted key, in the keys' order; ``"true"``, ``"false"`` as booleans, other text left out."""
+    for key, value in sorted(table.items(), key=lambda item: item[0]):
         name = printable(f"{prefix}{key}", MAX_WORDS)
         if isinstance(value, dict):
             if depth < MAX_DEPTH:

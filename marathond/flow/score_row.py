@@ -5,7 +5,7 @@ Owns the names of a score's parts.  Pure; used where a trial is graded, graded a
 
 from __future__ import annotations
 
-from marathond.core.score import EXTRACTOR, Number, ScoreReading
+from marathond.core.score import EXTRACTOR, Number, Part, ScoreReading
 from marathond.core.score import Fact as ScoreFact
 from marathond.ledger.verbs.trials import ScoreRow
 
@@ -15,12 +15,11 @@ def score_row(reading: ScoreReading, reward: Number, flags: tuple[str, ...] = ()
     :param flags: of the verification, before those of the reading.
     """
     passed, total = _count(reading.tests_passed), _count(reading.tests_total)
+    rate = reading.rate
     if (reading.tests_passed and passed is None) or (reading.tests_total and total is None):
         passed = total = None
+        rate = reading.test_rate
         flags = (*flags, "counts_too_large")
-    rate = reading.test_rate.value if reading.test_rate is not None else None
-    if rate is None and passed is not None and total:
-        rate = passed / total
     return ScoreRow(
         extractor=EXTRACTOR,
         reward=reward.value,
@@ -29,8 +28,8 @@ def score_row(reading: ScoreReading, reward: Number, flags: tuple[str, ...] = ()
         tests_passed=passed,
         tests_total=total,
         flags=(*flags, *reading.flags),
-        parts=_parts(reading),
-        test_rate=rate,
+        parts=_parts(reading, rate),
+        test_rate=None if rate is None else rate.value,
     )
 
 
@@ -39,16 +38,28 @@ def _count(number: Number | None) -> int | None:
     return int(number.value) if number is not None and number.value < 2**63 else None
 
 
-def _parts(reading: ScoreReading) -> list[tuple[str, str, str]]:
-    named: dict[str, Number | None] = {
+def _parts(reading: ScoreReading, rate: Number | None) -> list[tuple[str, str, str]]:
+    """Columns, then what has a name of its own, then the rest of the files under file and key, then what was refused.
+
+    Each once: keys may have been cut to the same name, and the ledger takes a name once.
+    """
+    columns: dict[str, Part | None] = {
         "partial": reading.partial,
         "tests_passed": reading.tests_passed,
         "tests_total": reading.tests_total,
-        "test_rate": reading.test_rate,
+        "test_rate": rate,
     }
-    rows = [(name, repr(number.value), _place(number.source, number.key)) for name, number in named.items() if number is not None]
-    rows += [(name, _text(part), _place(part.source, part.key)) for name, part in reading.parts.items()]
-    return rows + [(f"refused {n}", r.why, _place(r.source, r.key)) for n, r in enumerate(reading.refusals, start=1)]
+    parts: dict[str, Part] = {name: part for name, part in columns.items() if part is not None}
+    for name, part in reading.named.items():
+        parts.setdefault(name, part)
+    told = {(part.source, part.key) for part in parts.values()}
+    for name, part in reading.parts.items():
+        if (part.source, part.key) not in told:
+            parts.setdefault(name, part)
+    rows = {name: (_text(part), _place(part.source, part.key)) for name, part in parts.items()}
+    for n, refusal in enumerate(reading.refusals, start=1):
+        rows[f"refused {n}"] = (refusal.why, _place(refusal.source, refusal.key))
+    return [(name, value, source) for name, (value, source) in rows.items()]
 
 
 def _place(source: str, key: str) -> str:
@@ -56,5 +67,7 @@ def _place(source: str, key: str) -> str:
     return f"{source}:{key}" if key else source
 
 
-def _text(part: Number | ScoreFact) -> str:
-    return str(part.value).lower() if isinstance(part, ScoreFact) else repr(part.value)
+def _text(part: Part) -> str:
+    if isinstance(part, ScoreFact):
+        return str(part.value).lower()
+    return repr(part.value) if isinstance(part, Number) else part.value

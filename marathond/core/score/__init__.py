@@ -1,9 +1,13 @@
 """What a verifier wrote, as numbers that each know where they came from."""
 
+from marathond.core.score.model import EXTRACTOR, Fact, Number, Part, Refusal, ScoreReading, Words
 from marathond.core.score.names import CTRF, FIXED, METRICS, REWARD_JSON, REWARD_TXT, STAGES, gate_file
-from marathond.core.score.read import EXTRACTOR, Fact, Number, Refusal, ScoreReading, read_score
+from marathond.core.score.read import CONFIGURATION, read_score
+from marathond.core.score.rules import COLUMNS, Overrides, ScorePath, parse, rules_from_data
 
 __all__ = [
+    "COLUMNS",
+    "CONFIGURATION",
     "CTRF",
     "EXTRACTOR",
     "FIXED",
@@ -13,8 +17,14 @@ __all__ = [
     "STAGES",
     "Fact",
     "Number",
+    "Overrides",
+    "Part",
     "Refusal",
+    "ScorePath",
     "ScoreReading",
+    "Words",
     "gate_file",
+    "parse",
     "read_score",
+    "rules_from_data",
 ]

@@ -1,122 +1,84 @@
 """Reads what a verifier wrote into numbers that each know where they came from.
 
-Owns the rules of what is a reward, a partial score, a test count.  Pure: bytes in, a reading out.  Must not know trials or Docker.
-Never a guess: what cannot be read is refused by name, and nothing here ever becomes 0.  A reward comes from ``reward.json`` or
-``reward.txt`` alone (Harbor reads no other file), never from a partial score: released benchmark data holds 73 trials with partial 1 and
-reward 0, and 5 with reward 1 and partial below 1.
+Owns the rules of what is a reward and a partial score, and the order of things.  Pure: bytes in, a reading out.  Must not know trials or
+Docker.  Never a guess: what cannot be read is refused by name, and nothing here ever becomes 0.  A reward comes from ``reward.json`` or
+``reward.txt`` alone (Harbor reads no other file) unless a rule of the configuration says otherwise, never from a partial score: released
+benchmark data holds 73 trials with partial 1 and reward 0, and 5 with reward 1 and partial below 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from marathond.core.payload import BOOLEANS, MAX_WORDS, NUMBER, leaves, not_a_number, outside_unit, parse_json
+from marathond.core.payload import BOOLEANS, MAX_WORDS, NUMBER, leaves, not_a_number, outside_unit
+from marathond.core.score.counts import Tests, compare, gates_of_files, gates_of_metrics, read_tests
+from marathond.core.score.model import Fact, Number, Refusal, ScoreReading, Words
+from marathond.core.score.names import CTRF, METRICS, REWARD_JSON, REWARD_TXT, STAGES, gate_file
+from marathond.core.score.parts import named_parts
+from marathond.core.score.payload import Payload
+from marathond.core.score.rules import Overrides, ScorePath, follow
 from marathond.core.text import printable
 
-REWARD_JSON, REWARD_TXT, METRICS, STAGES = "reward.json", "reward.txt", "metrics.json", "stages.json"
 MAX_PARTS = 200
-EXTRACTOR = 1
-"""Version of these rules; a newer one grades stored artifacts again and keeps this one's rows."""
-
-_COUNT_PAIRS = (("tests_passed", "tests_total"), ("total_passed", "total_tests"), ("new_passed", "new_total"), ("passed", "total"))
-_COUNT_SUMS = (("tests_passed", "tests_failed"), ("passed", "failed"))
+CONFIGURATION = "configuration"
+"""Source of a part that a rule of the configuration is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A finite number: ``key`` of file ``source``; a ``+`` in the key means that the file holds the summands."""
-
-    value: float
-    source: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A boolean, also one that was written as text (``"false"``)."""
-
-    value: bool
-    source: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Something that was not read, and why.  ``key`` is empty when the whole file is meant."""
-
-    source: str
-    key: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreReading:
-    """Everything read from one verifier run.
-
-    ``reward``, ``partial`` and ``test_rate`` lie in [0, 1]; ``tests_passed <= tests_total``.  ``test_rate`` is a rate that a file states;
-    nobody divides here.  ``parts`` holds every other number and boolean under ``file:dotted.key``.  Flags: ``verifier_unfinished``,
-    ``initialized``, ``build_failed``, ``early_exit:<stage>``, ``setup_error``, ``malformed_early_exit``, ``reward_only_in_metrics``,
-    ``reward_files_disagree``, ``metrics_reward_disagrees``, ``repaired:<file>``, ``no_tests``, ``parts_truncated``.
-    A missing reward always has a refusal; whether the trial then goes to review is the caller's decision.
-    """
-
-    reward: Number | None = None
-    partial: Number | None = None
-    tests_passed: Number | None = None
-    tests_total: Number | None = None
-    test_rate: Number | None = None
-    flags: tuple[str, ...] = ()
-    parts: Mapping[str, Number | Fact] = field(default_factory=dict)
-    refusals: tuple[Refusal, ...] = ()
-
-
-def read_score(files: Mapping[str, bytes], *, verifier_exited: bool, unread: Sequence[Refusal] = ()) -> ScoreReading:
+def read_score(
+    files: Mapping[str, bytes], *, verifier_exited: bool, overrides: Overrides | None = None, unread: Sequence[Refusal] = ()
+) -> ScoreReading:
     """Read the files of ``/logs/verifier`` (name to bytes, sizes bounded by the caller; other names are ignored).
 
     :param verifier_exited: whether the verifier came to its own end.  Files of one that did not are no score.
+    :param overrides: the configuration's rules for this task.  A column with a rule is read by it or not at all; a rule for one of
+        ``test_rate``, ``tests_passed``, ``tests_total`` takes all three, since numbers of two sources are not of the same tests.
     :param unread: files that are there and were not handed over, with the reason (:func:`marathond.tasks.scorefiles.collect`).
     """
-    reading = _Reader(files, verifier_exited).read()
-    if not unread:
-        return reading
-    # A reward file that must not be opened decides nothing, and neither does the other one then: which of them counts is not ours to guess.
-    reward = None if any(refusal.source.startswith("reward.") for refusal in unread) else reading.reward
-    return replace(reading, reward=reward, refusals=(*unread, *reading.refusals))
+    return _Reader(Payload(files, unread), verifier_exited, overrides or {}).read()
 
 
 class _Reader:
-    def __init__(self, files: Mapping[str, bytes], verifier_exited: bool) -> None:
-        self.files, self.verifier_exited = files, verifier_exited
-        self.flags: list[str] = []
+    def __init__(self, payload: Payload, verifier_exited: bool, rules: Overrides) -> None:
+        self.payload, self.verifier_exited, self.rules = payload, verifier_exited, rules
         self.parts: dict[str, Number | Fact] = {}
-        self.refusals: list[Refusal] = []
 
     def read(self) -> ScoreReading:
-        metrics = self._table(METRICS)
+        payload = self.payload
+        metrics = payload.table(METRICS)
         self._flags_of(metrics)
-        rewards = self._table(REWARD_JSON) if REWARD_JSON in self.files else {}
-        reward = self._reward(rewards)
-        partial = self._unit(METRICS, metrics, "partial_score")
-        rate = self._unit(METRICS, metrics, "pass_rate")
-        passed, total = self._counts(metrics)
-        self._compare(reward, metrics)
-        used = {f"{number.source}:{key}" for number in (reward, partial, rate, passed, total) if number for key in number.key.split("+")}
-        for source, table in ((REWARD_JSON, rewards), (METRICS, metrics), (STAGES, self._table(STAGES))):
-            self._collect(source, table, used)
+        rewards = payload.table(REWARD_JSON)
+        reward = self._ruled("reward") if "reward" in self.rules else self._reward(rewards, metrics)
+        partial = self._ruled("partial") if "partial" in self.rules else payload.unit(METRICS, metrics, "partial_score")
+        table, reports = gates_of_metrics(payload, metrics), gates_of_files(payload)
+        tests = compare(payload, self._tests_by_rule() or read_tests(payload, metrics, table, reports))
+        stages = payload.table(STAGES)
+        named, cut = named_parts(metrics, rewards, stages, [*table, *reports])
+        used = {f"{number.source}:{key}" for number in (reward, partial, *_numbers(tests)) if number for key in number.key.split("+")}
+        for source, held in ((REWARD_JSON, rewards), (METRICS, metrics), (STAGES, stages), *self._summaries()):
+            self._collect(source, held, used)
+        if cut:
+            payload.flag("parts_truncated")
+        named |= {f"rule:{column}": Words(path.text, CONFIGURATION, "") for column, path in sorted(self.rules.items())}
         if final := self._not_final(metrics):
-            self.refusals.append(final)
-            reward = partial = rate = passed = total = None
-        return ScoreReading(reward, partial, passed, total, rate, tuple(self.flags), self.parts, tuple(self.refusals))
-
-    def _refuse(self, source: str, key: str, why: str) -> None:
-        self.refusals.append(Refusal(source, printable(key, MAX_WORDS), why))
+            payload.refusals.append(final)
+            reward, partial, tests = None, None, Tests()
+        return ScoreReading(
+            reward,
+            partial,
+            tests.passed,
+            tests.total,
+            tests.rate,
+            tuple(payload.flags),
+            self.parts,
+            tuple(payload.refusals),
+            named,
+        )
 
     def _not_final(self, metrics: Mapping[str, Any]) -> Refusal | None:
         """A payload of a verifier that has not come to its end is no score, whatever numbers it holds."""
         if not self.verifier_exited:
-            self.flags.append("verifier_unfinished")
+            self.payload.flag("verifier_unfinished")
             return Refusal("", "", "the verifier has not finished")
         if metrics.get("phase") == "initialized":
             return Refusal(METRICS, "phase", "only initialized: the verifier had not begun to score")
@@ -124,124 +86,110 @@ class _Reader:
 
     def _flags_of(self, metrics: Mapping[str, Any]) -> None:
         if metrics.get("phase") in ("initialized", "build_failed"):
-            self.flags.append(metrics["phase"])
+            self.payload.flag(metrics["phase"])
         if (stage := metrics.get("stage")) and isinstance(stage, str):
-            self.flags.append(f"early_exit:{printable(stage, MAX_WORDS)}")
-        if metrics.get("setup_error"):
-            self.flags.append("setup_error")
+            self.payload.flag(f"early_exit:{printable(stage, MAX_WORDS)}")
+        error = metrics.get("setup_error")
+        if BOOLEANS.get(error.strip().lower(), error) if isinstance(error, str) else error:
+            self.payload.flag("setup_error")
 
-    def _table(self, source: str) -> dict[str, Any]:
-        """The object in a JSON file; empty, with a refusal, when it cannot be had whole; empty when there is no file."""
-        data = self.files.get(source)
-        if data is None:
-            return {}
-        try:
-            value, repaired = parse_json(data.decode())
-        except UnicodeDecodeError as error:
-            self._refuse(source, "", f"not UTF-8 at byte {error.start}")
-        except RecursionError:
-            self._refuse(source, "", "nested too deeply")
-        except ValueError as error:
-            self._refuse(source, "", f"no valid JSON: {printable(str(error), MAX_WORDS)}" if data.strip() else "empty")
-        else:
-            if repaired:
-                self.flags.append(f"repaired:{source}")
-            if isinstance(value, dict) and "-" not in value:
-                return value
-            if isinstance(value, dict):
-                self.flags.append("malformed_early_exit")
-                self._refuse(source, "-", "keys and values are shifted by one: nothing in this file can be trusted")
-            else:
-                self._refuse(source, "", "not an object")
-        return {}
-
-    def _reward(self, rewards: Mapping[str, Any]) -> Number | None:
+    def _reward(self, rewards: Mapping[str, Any], metrics: Mapping[str, Any]) -> Number | None:
         """reward.json beats reward.txt, also when it cannot be read: a broken winner is no reason to believe the loser."""
-        text = self._reward_text() if REWARD_TXT in self.files else None
-        if REWARD_JSON in self.files:
-            reward = self._unit(REWARD_JSON, rewards, "reward")
+        reward = self._reward_of_files(rewards)
+        other = metrics.get("reward")
+        if other is not None and not not_a_number(other):
+            if not self.payload.has(REWARD_JSON) and not self.payload.has(REWARD_TXT):
+                self.payload.flag("reward_only_in_metrics")
+            elif reward is not None and reward.value != other:
+                self.payload.flag("metrics_reward_disagrees")
+        return reward
+
+    def _reward_of_files(self, rewards: Mapping[str, Any]) -> Number | None:
+        payload = self.payload
+        text = self._reward_text()
+        if payload.has(REWARD_JSON):
+            reward = payload.unit(REWARD_JSON, rewards, "reward")
             if rewards and "reward" not in rewards:
-                self._refuse(REWARD_JSON, "reward", "missing")
+                payload.refuse(REWARD_JSON, "reward", "missing")
+            elif not rewards and not payload.broken(REWARD_JSON):
+                payload.refuse(REWARD_JSON, "reward", "missing: the object is empty")
             if reward and text and reward.value != text.value:
-                self.flags.append("reward_files_disagree")
-            return reward
-        if REWARD_TXT not in self.files:
-            self._refuse("", "reward", "neither reward.json nor reward.txt was written")
-        return text
+                payload.flag("reward_files_disagree")
+        else:
+            reward = text
+            if not payload.has(REWARD_TXT):
+                payload.refuse("", "reward", "neither reward.json nor reward.txt was written")
+        # A reward file that must not be opened decides nothing, nor does the other one then: which of them counts is not ours to guess.
+        unread = any(payload.has(name) and payload.bytes_of(name) is None for name in (REWARD_JSON, REWARD_TXT))
+        return None if unread else reward
 
     def _reward_text(self) -> Number | None:
+        data = self.payload.bytes_of(REWARD_TXT)
+        if data is None:
+            return None
         try:
-            text = self.files[REWARD_TXT].decode().strip()
+            text = data.decode().strip()
         except UnicodeDecodeError as error:
-            self._refuse(REWARD_TXT, "", f"not UTF-8 at byte {error.start}")
+            self.payload.refuse(REWARD_TXT, "", f"not UTF-8 at byte {error.start}")
             return None
         value: object = float(text) if NUMBER.fullmatch(text) else BOOLEANS.get(text.lower(), text)
         if why := not_a_number(value) or outside_unit(value):
-            self._refuse(REWARD_TXT, "", why)
+            self.payload.refuse(REWARD_TXT, "", why)
             return None
         return Number(float(text), REWARD_TXT, "")
 
-    def _unit(self, source: str, table: Mapping[str, Any], key: str) -> Number | None:
-        """The number at ``key`` when it lies in [0, 1]."""
-        if key not in table:
+    def _tests_by_rule(self) -> Tests | None:
+        """None: no rule is about tests."""
+        if not {"test_rate", "tests_passed", "tests_total"} & set(self.rules):
             return None
-        value = table[key]
-        if why := not_a_number(value) or outside_unit(value):
-            self._refuse(source, key, why)
+        rate, passed, total = (self._ruled(column) for column in ("test_rate", "tests_passed", "tests_total"))
+        pair = self.payload.pair(passed, total)
+        if pair is not None and pair[1].value == 0:
+            self.payload.flag("no_tests")
+        return Tests(rate, *(pair or (None, None)))
+
+    def _ruled(self, column: str) -> Number | None:
+        """By the configuration's rule; what is not there is refused, and nothing else steps in.  None without a refusal: no rule."""
+        path = self.rules.get(column)
+        if path is None:
             return None
-        return Number(float(value), source, key)
-
-    def _counts(self, metrics: Mapping[str, Any]) -> tuple[Number | None, Number | None]:
-        """The first complete pair of counts, by a fixed order of names; a total that is not written is the sum of passed and failed."""
-        for passed_key, total_key in _COUNT_PAIRS:
-            if passed_key in metrics and total_key in metrics:
-                return self._pair(self._count(metrics, passed_key), self._count(metrics, total_key))
-        for passed_key, failed_key in _COUNT_SUMS:
-            if passed_key in metrics and failed_key in metrics:
-                passed, failed = self._count(metrics, passed_key), self._count(metrics, failed_key)
-                total = Number(passed.value + failed.value, METRICS, f"{passed_key}+{failed_key}") if passed and failed else None
-                return self._pair(passed, total)
-        return None, None
-
-    def _pair(self, passed: Number | None, total: Number | None) -> tuple[Number | None, Number | None]:
-        if passed is None or total is None:
-            return None, None
-        if passed.value > total.value:
-            self._refuse(METRICS, passed.key, f"more than {total.key}")
-            return None, None
-        if total.value == 0:
-            self.flags.append("no_tests")
-        return passed, total
-
-    def _count(self, metrics: Mapping[str, Any], key: str) -> Number | None:
-        value = metrics[key]
-        why = not_a_number(value) or ("no count: negative or not whole" if value < 0 or value != int(value) else "")
-        if why:
-            self._refuse(METRICS, key, why)
+        document = self.payload.document(path.file)
+        found = None if document is None else follow(document[0], path)
+        if found is None:
+            self.payload.refuse(path.file, path.key, self._why_not(path, column))
             return None
-        return Number(float(value), METRICS, key)
+        check = self.payload.count if column in ("tests_passed", "tests_total") else self.payload.share
+        return check(found[0], path.file, path.key)
 
-    def _compare(self, reward: Number | None, metrics: Mapping[str, Any]) -> None:
-        other = metrics.get("reward")
-        if other is None or not_a_number(other):
-            return
-        if REWARD_JSON not in self.files and REWARD_TXT not in self.files:
-            self.flags.append("reward_only_in_metrics")
-        elif reward is not None and reward.value != other:
-            self.flags.append("metrics_reward_disagrees")
+    def _why_not(self, path: ScorePath, column: str) -> str:
+        if not self.payload.has(path.file):
+            return f"no such file, and a rule names it for {column}"
+        if self.payload.document(path.file) is None:
+            return f"cannot be read, and a rule names it for {column}"
+        return f"missing, and a rule names it for {column}"
+
+    def _summaries(self) -> list[tuple[str, dict[str, Any]]]:
+        """Of reports their summaries alone: below it lies a row for each test."""
+        names = [name for name in self.payload.names() if name == CTRF or gate_file(name)]
+        tables = ((name, self.payload.table(name).get("results")) for name in names)
+        return [(name, {"results": {"summary": held.get("summary")}}) for name, held in tables if isinstance(held, dict)]
 
     def _collect(self, source: str, table: Mapping[str, Any], used: set[str]) -> None:
-        refused = {(refusal.source, refusal.key) for refusal in self.refusals}
+        refused = {(refusal.source, refusal.key) for refusal in self.payload.refusals}
         for key, value in leaves(table):
             name = f"{source}:{key}"
             if name in used or (source, key) in refused:
                 continue
             if len(self.parts) >= MAX_PARTS:
-                self.flags.append("parts_truncated")
+                self.payload.flag("parts_truncated")
                 return
             if isinstance(value, bool):
                 self.parts[name] = Fact(value, source, key)
             elif not (why := not_a_number(value)):
                 self.parts[name] = Number(float(value), source, key)
             elif isinstance(value, float | int):
-                self._refuse(source, key, why)
+                self.payload.refuse(source, key, why)
+
+
+def _numbers(tests: Tests) -> tuple[Number | None, ...]:
+    return tests.rate, tests.passed, tests.total
