@@ -169,6 +169,8 @@ class Results:
     declaration: int = 0
     declared_after: int | None = None
     dropped: tuple[Contrast, ...] = ()
+    task_digests: Mapping[str, str] = field(default_factory=dict)
+    """Of tasks whose folder was read."""
 
     def of_arm(self, arm: str) -> tuple[CellResult, ...]:
         return tuple(cell for cell in self.cells if cell.arm == arm)

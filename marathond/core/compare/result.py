@@ -100,8 +100,10 @@ class Discordance:
 
 @dataclass(frozen=True, slots=True)
 class MetricContrast:
-    """One metric of one contrast.  ``bounds``: the difference of task means over ALL cells, were every missing one as bad, or as good,
-    for a as could be.  ``without_build_failed``: the same with cells flagged build_failed left out."""
+    """One metric of one contrast.  ``cells``: of each arm, paired.  ``bounds``: the difference of task means over ALL cells that are
+    planned in both arms, were every missing one as bad, or as good, for a as could be (its level is 1: nothing can lie outside).
+    ``without_build_failed``: as ``tasks``, pairs with a cell flagged build_failed left out; None when there is none, or nothing is left.
+    ``build_failed``: such pairs."""
 
     metric: Metric
     tasks: Tasks | None
@@ -114,7 +116,7 @@ class MetricContrast:
     without_build_failed: Tasks | None = None
     build_failed: int = 0
     why: str = ""
-    """Why there is nothing, when ``tasks`` is None."""
+    """Why there is nothing, when ``tasks`` is None; else what is undefined in it, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class AtK:
-    """pass@k (at least one of k) and pass^k (all of k), means over tasks; None: undefined, for some task has fewer than k trials."""
+    """pass@k (at least one of k) and pass^k (all of k), means over the ``tasks`` that have a done cell; None: undefined, for some of them
+    has fewer than k."""
 
     k: int
     at_least_one: float | None
     all_of: float | None
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,8 @@ class ByEnding:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPoint:
-    """Share of ALL the arm's done cells that had scored full reward by an agent that had ended within ``seconds``."""
+    """Share of ALL the arm's done cells that had scored full reward by an agent that had ended within ``seconds``: the height of a step
+    curve from here to the next point.  The first is (0, 0), the last where the last agent ended."""
 
     seconds: float
     solved: float
@@ -176,8 +181,8 @@ class BudgetPoint:
 class ArmSummary:
     """One arm by itself; means are over its own done cells and are NOT what arms are compared by (fault a07).
 
-    ``solved``: done cells with reward 1; ``solved_interval``: Wilson's.  ``voids``: standing, by code.  ``post_score_voids``: standing
-    voids that were decided when the score was known.  ``budget_ended``: share of done cells.
+    ``solved``: done cells with reward 1; ``solved_interval``: Wilson's, over trials taken to be independent.  ``voids``: standing, by
+    code.  ``post_score_voids``: standing voids that were decided when the score was known.  ``budget_ended``: share of done cells.
     """
 
     arm: str
@@ -202,6 +207,11 @@ class ArmSummary:
     output_tokens: Spread | None = None
     cost_usd: Spread | None = None
     budget: tuple[BudgetPoint, ...] = ()
+    claimed: int = 0
+    tasks: int = 0
+    """With a done cell."""
+    reward_se: float | None = None
+    """Of ``reward``: trials of one task go together (clustered by task, corrected)."""
 
 
 @dataclass(frozen=True, slots=True)

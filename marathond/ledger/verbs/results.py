@@ -20,6 +20,7 @@ from marathond.core.results import ArmResult, CellResult, DisclosureResult, Find
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.sql import must, one, scalar
+from marathond.ledger.verbs.stored import tasks_of
 
 BY_OPERATOR = "by_operator"
 """Flag of a score that is a person's word."""
@@ -40,6 +41,7 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
     benchmark = profile.get("name")
     disclosed, said = told(c, campaign_id), declared(c, campaign_id)
     valid, voids, unpriced = _money(c, campaign_id)
+    tasks = tasks_of(c, campaign_id)
     return Results(
         ledger_id=str(scalar(c, "SELECT ledger_id FROM ledger_identity") or ""),
         campaign=name,
@@ -49,7 +51,7 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
         as_of_ms=int(must(one(c, _AS_OF, {"campaign": campaign_id}), "campaign")[0]),
         replicates=int(scalar(c, "SELECT max(replicate) FROM block WHERE campaign_id = ?", (campaign_id,)) or 0),
         arms=_arms(c, campaign_id),
-        tasks=tuple(r[0] for r in c.execute("SELECT name FROM task WHERE campaign_id = ? ORDER BY name", (campaign_id,)).fetchall()),
+        tasks=tuple(task.name for task in tasks),
         cells=cells,
         columns=columns(cells, profile.get("scores"), benchmark),
         contrasts=said.contrasts,
@@ -64,6 +66,7 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
         declaration=said.version,
         declared_after=said.scores_known,
         dropped=said.dropped,
+        task_digests={task.name: task.digest for task in tasks if task.digest is not None},
     )
 
 
