@@ -69,8 +69,7 @@ def detectable(n: int) -> float:
     The noncentrality at which P(T' > t_crit) = .80, T' noncentral t with n - 1 degrees of freedom (Cohen 1988, ch. 2).  The other tail,
     a significant difference the wrong way round, has less than a millionth there and is left out.
     """
-    found: float = nctdtrinc(n - 1, 1 - POWER, float(stdtrit(n - 1, 1 - ALPHA / 2)))
-    return float(found)
+    return float(nctdtrinc(n - 1.0, 1 - POWER, float(stdtrit(n - 1.0, 1 - ALPHA / 2))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def signs(differences: Sequence[float]) -> Signs:
 def sign_test(first: int, second: int) -> float:
     """Exact two-sided binomial test of two counts at 1/2 (Arbuthnott 1710; exact McNemar is the same sum); no case at all: 1."""
     n, least = first + second, min(first, second)
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(least + 1)) / 2**n)
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(least + 1)) / (1 << n))
 
 
 def sign_flip(differences: Sequence[float]) -> tuple[float, bool]:

@@ -23,7 +23,7 @@ ESTIMANDS = (
     "the number of tasks, with Student's t interval and the exact sign-flip test over them",
     "these tasks: whether the two arms' chances differ on these very tasks, by their replicates within each task; it says nothing about "
     "other tasks, and may be significant where the first is not",
-    "both are over cells valid in both arms, paired by task and replicate; an arm's own means are over all its done cells, and arms are not "
+    "both are over cells valid in both arms, paired by task and replicate; an arm's means are over all its done cells, and nothing is "
     "compared by them",
 )
 

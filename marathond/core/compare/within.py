@@ -89,6 +89,6 @@ def discordance(pairs: Sequence[tuple[bool, bool]]) -> Discordance:
     only_a, only_b = sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)
     n, least = only_a + only_b, min(only_a, only_b)
     below = sum(math.comb(n, k) for k in range(least))
-    p_mid = min(1.0, (2 * below + math.comb(n, least)) / 2**n)
+    p_mid = min(1.0, (2 * below + math.comb(n, least)) / (1 << n))
     both, neither = sum(a and b for a, b in pairs), sum(not a and not b for a, b in pairs)
     return Discordance(only_a, only_b, both, neither, sign_test(only_a, only_b), p_mid)
