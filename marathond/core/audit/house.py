@@ -80,7 +80,7 @@ def review_backlog(facts: Facts) -> Look:
     if len(waiting) >= REVIEWS or oldest >= REVIEW_MS:
         named = some([trial_label(review.trial_id) for review in sorted(waiting, key=lambda review: -review.age_ms)])
         count, cells = plural(len(waiting), "trial"), plural(facts.cells, "cell")
-        words = f"{count} wait for a person, of {cells}; the oldest for {lasting(oldest)}: {named}"
+        words = f"waiting for a person: {count}, of {cells}; the oldest for {lasting(oldest)}: {named}"
         found = (Found("review_backlog", "warning", facts.campaign, words),)
     return Look(len(waiting), len(waiting), "open reviews", found)
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from math import comb
 
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, compared_arms, labels, of_kind, per_arm, plural, scored, some
 from marathond.core.model import AgentKind, trial_label
 
-MOST = 0.5
-ENDINGS_AT_LEAST = 10
-"""Done cells of one arm or task, before the share that its budget ended means anything."""
+UNLIKELY = 0.01
+"""That so many of them, or more, end by their budget if half of all such cells did: less likely than this is "most", no chance."""
+ENDINGS_AT_LEAST = 7
+"""Done cells of one arm or task, before even all of them could be unlikely."""
 ALIKE_AT_LEAST = 3
 """Done cells of one task, before it is strange that all of them are alike."""
 BYTES_AT_LEAST = 1024
@@ -48,7 +50,9 @@ def budget_binding(facts: Facts) -> Look:
 
 
 def _bound(group: Sequence[TrialFact]) -> bool:
-    return len(group) >= ENDINGS_AT_LEAST and sum(bool(trial.budget_ended) for trial in group) > MOST * len(group)
+    ended = sum(bool(trial.budget_ended) for trial in group)
+    ways = sum(comb(len(group), k) for k in range(ended, len(group) + 1))
+    return bool(ways / 2 ** len(group) < UNLIKELY)
 
 
 def same_failure_everywhere(facts: Facts) -> Look:

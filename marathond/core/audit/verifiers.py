@@ -13,8 +13,8 @@ from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
 from marathond.core.model import AgentKind
 
-AGAIN_AT_LEAST, AGAIN_SHARE = 2, 0.1
-"""Trials of a task whose verifier had to run twice, and their share, before it is called flaky; one alone is an accident."""
+AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
+"""Trials of a task whose verifier had to run twice, and their share, before it is called flaky: one or two are accidents."""
 INTERRUPTED = "interrupted"
 """Cause of a further round that is ours: the engine was started anew."""
 CHANGED = "changed_after_exit"

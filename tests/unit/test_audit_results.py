@@ -1,0 +1,274 @@
+"""Rules over scores, verifiers and images: each with what it must name, and the nearest thing that it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from marathond.core.audit import house, results, verifiers
+from marathond.core.audit.facts import Facts, TrialFact
+from marathond.core.audit.rule import Look, Rule
+from tests.support.audit_facts import ARMS, clean, facts, trial
+
+RULES = {rule.code: rule for rule in (*results.RULES, *verifiers.RULES)}
+
+
+def look(code: str, seen: Facts) -> Look:
+    return RULES[code].look(seen)
+
+
+def rows(count: int, arms: tuple[str, ...] = ("plain", "goal"), *, first: int = 1, **values: object) -> list[TrialFact]:
+    """``count`` trials, the arms in turn, each pair of one block."""
+    made = [trial(first + n, arms[n % len(arms)], replicate=1 + n // len(arms), **values) for n in range(count)]
+    return [replace(row, block_id=row.replicate * 100 + hash_of(row.task)) for row in made]
+
+
+def hash_of(task: str) -> int:
+    return sum(map(ord, task)) % 97
+
+
+def same(count: int, **values: object) -> list[TrialFact]:
+    return rows(count, reward=0.0, partial=0.0, test_rate=None, **values)
+
+
+def oracle(rewards: list[float], **values: object) -> list[TrialFact]:
+    return [trial(500 + n, "oracle", replicate=n + 1, reward=reward, asks_model=False, **values) for n, reward in enumerate(rewards)]
+
+
+def with_oracle(trials: list[TrialFact]) -> Facts:
+    return facts(trials, ("plain", "goal", "oracle"), kinds={"plain": "codex", "goal": "codex", "oracle": "oracle"})
+
+
+def over_tasks(count: int, lacking: tuple[str, ...] = ("goal",), has: int = 0) -> list[TrialFact]:
+    """One replicate of ``count`` tasks; arms in ``lacking`` have no partial but in the first ``has`` tasks."""
+    made = []
+    for n in range(count):
+        for place, arm in enumerate(("plain", "goal", "heartbeat")):
+            partial = None if arm in lacking and n >= has else 0.4
+            made.append(trial(10 * n + place + 1, arm, f"task-{n}", partial=partial))
+    return made
+
+
+def voids(*, pair: bool) -> list[TrialFact]:
+    """Block 1 was withdrawn with known scores: both sides, or only plain's, whose cell was filled again."""
+    gone = {"state": "voided", "void_code": "operator", "void_by": "operator", "score_known": True}
+    first = [trial(1, "plain", **gone), trial(2, "goal", **(gone if pair else {}))]
+    again = [trial(3, "plain", attempt=2), *([trial(4, "goal", attempt=2)] if pair else [])]
+    return [*first, *again, trial(5, "plain", replicate=2), trial(6, "goal", replicate=2)]
+
+
+NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
+    "budget_binding": [
+        ("an arm", lambda: facts([*rows(10, ("plain",), budget_ended=True), *rows(15, ("goal",), first=20)]), ["arms"]),
+        ("task and arms", lambda: facts(rows(22, budget_ended=True)), ["arms", "tasks"]),
+    ],
+    "same_failure_everywhere": [
+        ("flags", lambda: facts(same(4, flags=("build_failed",))), ["zstd"]),
+        ("a stage", lambda: facts(same(3, flags=("verified_again", "early_exit:health_timeout"))), ["zstd"]),
+        ("bytes", lambda: facts(same(3, outputs="o", outputs_bytes=40)), ["zstd"]),
+    ],
+    "identical_outputs": [
+        ("halves", lambda: facts(rows(2, outputs="o", parts="p", reward=0.0, partial=0.37)), ["t0001"]),
+        (
+            "two tasks",
+            lambda: facts([trial(n, task=f"task-{n}", outputs="o", parts="p", partial=0.0, test_rate=None) for n in (7, 8)]),
+            ["t0007"],
+        ),
+        ("artifacts", lambda: facts(rows(3, left="l")), ["t0001"]),
+    ],
+    "zero_everywhere": [("all", lambda: facts(rows(4)), ["x"])],
+    "one_everywhere": [("all", lambda: facts(rows(4, reward=1.0)), ["x"])],
+    "score_columns": [
+        ("within a task", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, partial=None)]), ["zstd, goal: partial"]),
+        ("over tasks", lambda: facts(over_tasks(3), ("plain", "goal", "heartbeat")), ["goal: partial"]),
+    ],
+    "replicate_imbalance": [
+        ("at rest", lambda: facts([*rows(4), *rows(1, ("plain",), first=9, task="rust")]), ["x"]),
+        ("while others run", lambda: facts([*rows(3, ("plain",)), trial(9, "goal", "rust", state="running")]), ["x"]),
+    ],
+    "scores_by_person": [("one", lambda: facts([*rows(4), trial(9, by_person=True, replicate=9)]), ["x"])],
+    "post_score_voids": [("both sides", lambda: facts(voids(pair=True)), ["x"]), ("one", lambda: facts(voids(pair=False)), ["x"])],
+    "post_score_voids_uneven": [("one side", lambda: facts(voids(pair=False)), ["x"])],
+    "verifier_flaky": [
+        ("again", lambda: facts([*rows(8), *rows(3, first=20, verify_agains=("unreadable",))]), ["zstd"]),
+        ("in review", lambda: facts([*rows(8), *rows(3, first=20, state="review", verify_agains=("deadline",))]), ["zstd"]),
+        ("changed", lambda: facts([*rows(8), trial(9, flags=("changed_after_exit",))]), ["zstd"]),
+        ("oracle", lambda: with_oracle([*rows(4), *oracle([1.0, 0.0, 1.0])]), ["zstd"]),
+    ],
+    "oracle_fails": [("never", lambda: with_oracle([*rows(4), *oracle([0.0])]), ["zstd"])],
+    "image_stale": [
+        ("image", lambda: facts([*rows(4), trial(9, "goal", image_id="sha256:other")]), ["zstd"]),
+        ("context", lambda: facts(rows(4, context_digest="c-older")), ["zstd"]),
+    ],
+}
+
+NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
+    "budget_binding": [
+        ("three in five", lambda: facts([*rows(24, budget_ended=True), *rows(16, first=50)])),
+        ("too few", lambda: facts(rows(6, budget_ended=True))),
+    ],
+    "same_failure_everywhere": [
+        ("one arm only", lambda: facts(same(6, flags=("build_failed",))[::2])),
+        ("two cells", lambda: facts(same(2, flags=("build_failed",)))),
+        ("one built", lambda: facts([*same(5, flags=("build_failed",)), trial(9, "goal")])),
+        ("other stages", lambda: facts([*same(2, flags=("early_exit:health",)), *same(2, flags=("early_exit:setup",), first=8)])),
+        ("rewarded", lambda: facts(rows(4, reward=1.0, flags=("build_failed",)))),
+        ("the same words of agents that did nothing", lambda: facts(same(3, outputs="o", commands=0, requests=0))),
+        ("the oracle too", lambda: with_oracle([*oracle([0.0] * 4, flags=("build_failed",))])),
+    ],
+    "identical_outputs": [
+        ("two solutions", lambda: facts(rows(4, outputs="o", parts="p", left="l", reward=1.0, partial=1.0, test_rate=1.0))),
+        ("nothing passed", lambda: facts(rows(4, outputs="o", parts="p", partial=0.0, test_rate=0.0))),
+        ("short", lambda: facts(rows(4, outputs="o", parts="p", outputs_bytes=60))),
+        ("other parts", lambda: facts(rows(4, outputs="o"))),
+        ("by design", lambda: with_oracle([*rows(4), *oracle([0.0] * 3, outputs="o", parts="p", left="l")])),
+        ("small artifacts", lambda: facts(rows(4, left="l", left_bytes=12))),
+    ],
+    "zero_everywhere": [
+        ("one solved", lambda: facts([*rows(4), trial(9, reward=1.0)])),
+        ("an arm is not there yet", lambda: facts(rows(4), ARMS)),
+        ("said as a failure", lambda: facts(same(4, flags=("build_failed",)))),
+    ],
+    "one_everywhere": [("one not", lambda: facts([*rows(4, reward=1.0), trial(9, reward=0.0)]))],
+    "score_columns": [
+        ("nobody has it", lambda: facts(rows(4, partial=None, test_rate=None))),
+        ("an early end", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, partial=None, flags=("build_failed",))])),
+        ("a person's", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, partial=None, by_person=True)])),
+        ("other rules read it", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, test_rate=None, extractor=1)])),
+        ("one of two", lambda: facts([*rows(2, ("plain",)), trial(5, "goal"), trial(6, "goal", partial=None, replicate=2)])),
+        ("two tasks", lambda: facts(over_tasks(2), ("plain", "goal", "heartbeat"))),
+        ("not everywhere", lambda: facts(over_tasks(5, has=1), ("plain", "goal", "heartbeat"))),
+    ],
+    "replicate_imbalance": [
+        ("a block that is just begun", lambda: facts([*rows(4), trial(9, "plain", "rust"), trial(10, "plain", "zinc", state="running")])),
+        ("the rest runs", lambda: facts([trial(1), trial(2, "goal", state="running")])),
+        ("the rest is in review", lambda: facts([trial(1), trial(2, "goal", state="review")])),
+    ],
+    "scores_by_person": [("none", lambda: facts(rows(4)))],
+    "post_score_voids": [("not known", lambda: facts([*rows(4), trial(9, state="voided", score_known=False, void_by="daemon")]))],
+    "post_score_voids_uneven": [
+        ("whole block", lambda: facts(voids(pair=True))),
+        ("before the score", lambda: facts([*rows(4), trial(9, state="voided", score_known=False, replicate=1)])),
+    ],
+    "verifier_flaky": [
+        ("twice", lambda: facts([*rows(4), *rows(2, first=9, verify_agains=("deadline",))])),
+        ("ours", lambda: facts(rows(4, verify_agains=("interrupted",)))),
+        ("rare", lambda: facts([*rows(40), *rows(3, first=80, verify_agains=("deadline",))])),
+        ("a good oracle", lambda: with_oracle([*rows(4), *oracle([1.0, 1.0])])),
+    ],
+    "oracle_fails": [
+        ("sometimes", lambda: with_oracle([*rows(4), *oracle([1.0, 0.0])])),
+        ("no oracle", lambda: facts(rows(4))),
+    ],
+    "image_stale": [
+        ("withdrawn", lambda: facts([*rows(4), trial(9, "goal", image_id="sha256:other", state="voided")])),
+        ("another task", lambda: facts([*rows(4), trial(9, "goal", "rust")])),
+    ],
+}
+
+
+def _cases(table: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]]) -> list[object]:
+    return [pytest.param(code, make, subjects, id=f"{code}: {name}") for code, cases in table.items() for name, make, subjects in cases]
+
+
+@pytest.mark.parametrize(("code", "make", "subjects"), _cases(NAMED))
+def test_named(code: str, make: Callable[[], Facts], subjects: list[str]) -> None:
+    seen = look(code, make())
+    assert [each.subject for each in seen.found] == subjects
+    assert {each.code for each in seen.found} == {code}
+    assert {each.severity for each in seen.found} == {RULES[code].severity}
+    assert not seen.unseen
+
+
+@pytest.mark.parametrize(
+    ("code", "make"), [pytest.param(code, make, id=f"{code}: {name}") for code, cases in NOT_NAMED.items() for name, make in cases]
+)
+def test_not_named(code: str, make: Callable[[], Facts]) -> None:
+    seen = look(code, make())
+    assert seen.found == ()
+    assert not seen.unseen
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_every_rule_has_both_cases_and_keeps_quiet_over_nothing(code: str) -> None:
+    assert NAMED[code] and NOT_NAMED[code]
+    nothing = look(code, facts())
+    assert (nothing.found, nothing.unseen, nothing.looked_at) == ((), "", 0)
+
+
+def test_d13_the_same_build_error_in_every_arm_is_named_with_its_counts() -> None:
+    seen = look("same_failure_everywhere", with_oracle([*same(5, flags=("build_failed",)), *oracle([1.0, 1.0])]))
+    (found,) = seen.found
+    assert found.detail == "all 5 done cells of 2 of 2 arms: reward 0, build_failed; the reference solution passed 2 of 2"
+    assert (seen.looked_at, seen.of) == (1, 1)
+
+
+def test_d13_is_over_as_soon_as_one_cell_ends_otherwise() -> None:
+    failing = same(5, flags=("build_failed",))
+    assert look("same_failure_everywhere", facts(failing)).found
+    assert not look("same_failure_everywhere", facts([*failing, trial(9, "goal", partial=0.1)])).found
+
+
+def test_a08_one_side_of_a_pair_withdrawn_after_its_score_is_named_by_arm() -> None:
+    (found,) = look("post_score_voids_uneven", facts(voids(pair=False))).found
+    assert found.detail == (
+        "1 of 1 post-score void left another arm's score of the same block standing; of all trials plain 1 of 3, goal 0 of 2: t0001"
+    )
+    (counted,) = look("post_score_voids", facts(voids(pair=True))).found
+    assert counted.detail == "2 of 2 voids withdrew a score that was known; of all trials plain 1 of 3, goal 1 of 3"
+
+
+def test_b14_trials_in_different_images_are_named_by_arm() -> None:
+    (found,) = look("image_stale", facts([*rows(4), trial(9, "goal", image_id="sha256:0123456789abcdef")])).found
+    assert found.detail == "5 trials ran in 2 different images: zstd in 4 (plain 2, goal 2), 0123456789ab in 1 (goal 1)"
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("budget_binding", {"budget_ended": None}),
+        ("identical_outputs", {"outputs": None}),
+        ("image_stale", {"image_id": None}),
+        ("post_score_voids", {"state": "voided", "score_known": None}),
+        ("post_score_voids_uneven", {"state": "voided", "score_known": None}),
+    ],
+)
+def test_e04_a_source_that_says_nothing_is_unseen_and_not_nothing_found(code: str, values: dict[str, object]) -> None:
+    seen = look(code, facts(rows(12, **values)))
+    assert seen.unseen
+    assert (seen.looked_at, seen.of) == (0, 12)
+
+
+LOUD = frozenset({"warning", "error", "stop_loss"})
+ALL: tuple[Rule, ...] = (*results.RULES, *verifiers.RULES, *house.RULES)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.6, 0.9, 1.0])
+def test_a_clean_campaign_is_left_in_peace(share: float) -> None:
+    loud = {}
+    for seed in range(40):
+        seen = clean(seed, share=share)
+        for rule in ALL:
+            told = rule.look(seen)
+            assert not told.unseen, (rule.code, told.unseen)
+            if told.found and rule.severity in LOUD:
+                loud[seed, rule.code] = told.found
+    assert loud == {}
+
+
+def test_a_clean_campaign_can_be_hurt_by_each_fault() -> None:
+    """The campaign above is one in which these rules do look: each change to it is found."""
+    seen = clean(1)
+    task = seen.tasks[3]
+    hurt = {
+        "same_failure_everywhere": {"reward": 0.0, "partial": 0.0, "test_rate": None, "flags": ("build_failed",)},
+        "image_stale": {"context_digest": "c-older"},
+        "identical_outputs": {"outputs": "o", "parts": "p", "partial": 0.4, "reward": 0.0},
+        "verifier_flaky": {"flags": ("changed_after_exit",)},
+        "budget_binding": {"budget_ended": True},
+    }
+    for code, change in hurt.items():
+        changed = tuple(replace(row, **change) if row.task == task and row.state == "scored" else row for row in seen.trials)
+        assert look(code, replace(seen, trials=changed)).found, code
