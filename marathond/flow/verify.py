@@ -21,13 +21,14 @@ from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable,
 from marathond.core.judge import asks_judge, filled
 from marathond.core.limits import effective_verifier_limit
 from marathond.core.model import AfterAgent, Task
-from marathond.core.score import ScoreReading, read_score
+from marathond.core.score import Overrides, ScoreReading, files_of, read_score
 from marathond.core.text import printable
 from marathond.flow import ways
 from marathond.flow.ending import prove_death
 from marathond.flow.settled import alone, settled
 from marathond.flow.world import World
 from marathond.ledger.verbs import trials
+from marathond.ledger.verbs.context import cell_context
 from marathond.ports.agent import RunDir
 from marathond.ports.engine import ExecSpec
 from marathond.tasks.removal import empty_folder
@@ -228,10 +229,16 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
 
 
 async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreReading:
-    """Read the score files from the run directory.  Unsafe or oversized ones become refusals, never an exception, never 0."""
-    return await to_thread.run_sync(_read, world.run_dir(trial_id), verifier_exited)
+    """Read the score files from the run directory, by the configuration's rules of now for its task.
+
+    Unsafe or oversized ones become refusals, never an exception, never 0.
+    """
+    rules: Overrides = {}
+    if world.scores:
+        rules = world.scores.get((await world.ledger.read(cell_context, trial_id)).task, {})
+    return await to_thread.run_sync(_read, world.run_dir(trial_id), rules, verifier_exited)
 
 
-def _read(run: RunDir, verifier_exited: bool) -> ScoreReading:
-    files, unread = collect(run.logs)
-    return read_score(files, verifier_exited=verifier_exited, unread=unread)
+def _read(run: RunDir, rules: Overrides, verifier_exited: bool) -> ScoreReading:
+    files, unread = collect(run.logs, more=files_of(rules))
+    return read_score(files, verifier_exited=verifier_exited, overrides=rules, unread=unread)

@@ -17,6 +17,7 @@ from marathond.core.errors import EngineTimeout, EngineUnreachable
 from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
 from marathond.core.plan import Limits
+from marathond.core.score import Overrides
 from marathond.ports.agent import RunDir
 from marathond.ports.clock import Clock
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, Engine, ImageInfo
@@ -138,6 +139,8 @@ class World:
     wake: Wake = field(default_factory=Wake)
     export_wake: Wake = field(default_factory=Wake)
     driven: dict[int, Handle] = field(default_factory=dict)
+    scores: Mapping[str, Overrides] = field(default_factory=dict)
+    """The configuration's rules by task; a reload exchanges them whole."""
     images: dict[int, ImageInfo] = field(default_factory=dict)
     caught_up: Callable[[], Awaitable[None]] | None = None
     """Takes in all that the gateway has told by now; None: there is no gateway."""

@@ -132,6 +132,8 @@ class Daemon:
         # What only a restart changes is not the campaign's yet: this life goes on writing to where it began to.
         result = await self._submit(fresh.model_copy(update={"daemon": self._began.daemon}), author)
         self.settings = fresh
+        if self.world is not None:
+            self.world.scores = effective.score_rules(fresh)
         if self._gateway_file is not None:
             await self._gateway_file.tell(fresh.gateway)
         self.apply_settings()
@@ -160,6 +162,8 @@ class Daemon:
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
+        self.world.scores = effective.score_rules(self.settings)
+        await self._name_rules_without_task(result.campaign_id)
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file, anyio.create_task_group() as group:
             await serve_control(self, group)
@@ -167,6 +171,12 @@ class Daemon:
             group.start_soon(self._begin, group, name="begin")
             while not await self._wind_down(group):
                 pass
+
+    async def _name_rules_without_task(self, campaign_id: int) -> None:
+        """A submission refuses them; a start that goes on with a campaign must not end over one, and says so."""
+        known = {task.name for task in await self.ledger.read(campaigns.tasks_of, campaign_id)}
+        for name in sorted(set(self.settings.scores) - known):
+            log.warning("score_rule_without_task", task=name, config=str(self.settings.config_path))
 
     async def _intake(self, group: TaskGroup) -> None:
         """What the gateway has told meanwhile comes first: deadlines depend on it."""

@@ -13,6 +13,7 @@ from typing import Any
 from marathond.core import money
 from marathond.core.judge import seen_by_tasks
 from marathond.core.plan import Limits
+from marathond.core.score import Overrides, rules_from_data
 from marathond.flow.world import Fixed, Knobs, Ways
 from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.sections_model import GATE_ROUTE
@@ -49,6 +50,11 @@ def knobs_from(values: Mapping[str, Any]) -> Knobs:
 def configured_knobs(settings: Settings) -> dict[str, KnobValue]:
     """Dotted key to the configuration's value, of every knob."""
     return {key: _plain(settings, key) for key in KNOBS}
+
+
+def score_rules(s: Settings) -> dict[str, Overrides]:
+    """Task → its rules, of the tasks that have any."""
+    return dict(rules_from_data({task: table.model_dump() for task, table in s.scores.items()}))
 
 
 def gateway_folder(s: Settings) -> Path:

@@ -23,6 +23,9 @@ from marathond.service.knobs import did_you_mean, number_or_text
 from marathond.service.tomlfile import TomlFile
 from marathond.staging.pins_loopx import UV
 
+TABLES = frozenset({"arms", "scores"})
+"""Sections of named tables: an arm, or a task."""
+
 _FALSE, _TRUE = frozenset({"false", "no", "off", "0"}), frozenset({"true", "yes", "on", "1"})
 
 
@@ -89,7 +92,8 @@ def env_layer(model: type[BaseModel], environ: Mapping[str, str], cwd: Path) -> 
     problems: list[ConfigError] = []
     for name, text in sorted(paths.env_settings(environ).items()):
         if name not in known:
-            hint = "arms are set in the file only" if name.startswith(f"{paths.ENV_PREFIX}ARMS{paths.ENV_DELIMITER}") else "no such setting"
+            table = name.removeprefix(paths.ENV_PREFIX).partition(paths.ENV_DELIMITER)[0].lower()
+            hint = f"{table} are set in the file only" if table in TABLES else "no such setting"
             problems.append(ConfigError(f"env {name}", "", hint + _variable_hint(name, known)))
             continue
         section, key = known[name]
@@ -108,14 +112,14 @@ def _variable_hint(name: str, known: Iterable[str]) -> str:
 
 
 def override_layer(model: type[BaseModel], overrides: Mapping[str, object], cwd: Path, environ: Mapping[str, str]) -> Layer:
-    """Dotted keys; ``arms.NAME.key`` too.  Text is read like the environment's, anything else is taken as it is."""
+    """Dotted keys; ``arms.NAME.key`` and ``scores.TASK.key`` too.  Text is read like the environment's, anything else is taken as it is."""
     data: dict[str, Any] = {}
     names: dict[KeyPath, str] = {}
     problems: list[ConfigError] = []
     for dotted, value in overrides.items():
         path = tuple(dotted.split("."))
-        if len(path) != (3 if path[0] == "arms" else 2) or not all(path):
-            problems.append(ConfigError("override", dotted, "must be section.key, or arms.NAME.key"))
+        if len(path) != (3 if path[0] in TABLES else 2) or not all(path):
+            problems.append(ConfigError("override", dotted, "must be section.key, or arms.NAME.key, or scores.TASK.key"))
             continue
         names[path] = "override"
         table = data

@@ -5,8 +5,8 @@ in a higher layer replaces the lower one whole, tables and lists included.  Must
 
 Files are looked for in this order, the first one wins: ``--config``; ``$MARATHOND_CONFIG``; ``./marathond.toml``;
 ``$XDG_CONFIG_HOME/marathond/config.toml``; ``/etc/marathond/config.toml``.  The environment's ``MARATHOND_SECTION__KEY`` sets one key of
-every section but ``[arms]``; lists and tables are written as JSON.  Relative paths start at the file's folder; in the environment and in
-overrides at the current folder.
+every section but ``[arms]`` and ``[scores]``; lists and tables are written as JSON.  Relative paths start at the file's folder; in the
+environment and in overrides at the current folder.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from marathond.core import paths
 from marathond.core.errors import ConfigError
 from marathond.core.model import AgentKind, Arm, CodexArm, LoopXArm, Mount, NetworkPolicy
 from marathond.core.money import price_of
-from marathond.core.tomlindex import KeyPath
+from marathond.core.tomlindex import KeyPath, dotted
 from marathond.service.benchmark import Benchmark, chosen
 from marathond.service.knobs import did_you_mean
-from marathond.service.layers import Layer, default_layer, env_layer, file_layer, override_layer
+from marathond.service.layers import TABLES, Layer, default_layer, env_layer, file_layer, override_layer
 from marathond.service.sections import (
     DRIVE_KEYS,
     Admission,
@@ -40,11 +40,13 @@ from marathond.service.sections import (
     Limits,
     Network,
     Slug,
+    Word,
     guilty,
 )
 from marathond.service.sections_codex import CodexSection
 from marathond.service.sections_loopx import LoopXSection
 from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
+from marathond.service.sections_scores import ScoreSection
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
 
@@ -69,6 +71,7 @@ class Settings(BaseSettings):
     gateway: GatewaySection = Field(default_factory=GatewaySection)
     money: MoneySection = Field(default_factory=MoneySection)
     notify: NotifySection = Field(default_factory=NotifySection)
+    scores: dict[Word, ScoreSection] = Field(default_factory=dict)
     arms: dict[Slug, ArmSection] = Field(min_length=1)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
@@ -201,7 +204,7 @@ class _LayerSource(PydanticBaseSettingsSource):
         return self._layer.data.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        return {name: self._below(section, self.current_state.get(name), name == "arms") for name, section in self._layer.data.items()}
+        return {name: self._below(section, self.current_state.get(name), name in TABLES) for name, section in self._layer.data.items()}
 
     @classmethod
     def _below(cls, section: Any, above: Any, nested: bool = False) -> Any:
@@ -270,11 +273,10 @@ def origins(settings: Settings) -> dict[str, tuple[object, str]]:
     found: dict[str, tuple[object, str]] = {}
     for section in type(settings).model_fields:
         value = getattr(settings, section)
-        groups = {f"arms.{name}": arm for name, arm in value.items()} if section == "arms" else {section: value}
-        for prefix, model in groups.items():
+        groups: dict[KeyPath, Any] = {(section, name): table for name, table in value.items()} if section in TABLES else {(section,): value}
+        for path, model in groups.items():
             for key in type(model).model_fields:
-                dotted = f"{prefix}.{key}"
-                found[dotted] = (getattr(model, key), _origin(settings, tuple(dotted.split("."))))
+                found[dotted((*path, key))] = (getattr(model, key), _origin(settings, (*path, key)))
     return found
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import glob
 from pathlib import Path
 
+from marathond.core.benchmark import NAMES_SHOWN
 from marathond.core.errors import ConfigError
+from marathond.core.tomlindex import dotted
 from marathond.service.knobs import did_you_mean
 from marathond.service.settings import Settings, where
 from marathond.service.settings_errors import ConfigErrors
@@ -19,11 +21,12 @@ TASKS_MAX = 10_000
 """More folders than this is a pattern gone wrong."""
 
 
-def task_folders(settings: Settings) -> tuple[Path, ...]:
+def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]:
     """The campaign's task folders by name, each once.  A folder named without a pattern is listed even if it is not there.
 
-    :raises ConfigErrors: a pattern without a match, a name in ``include`` or ``exclude`` that no task has, two folders of one name,
-        no task left, or more than :data:`TASKS_MAX`.
+    :param begun: a daemon goes on with the campaign, and a rule of ``[scores]`` whose task's folder is gone must not end it.
+    :raises ConfigErrors: a pattern without a match, a name in ``include``, ``exclude`` or ``[scores]`` that no task has, two folders of
+        one name, no task left, or more than :data:`TASKS_MAX`.
     """
     errors: list[ConfigError] = []
     found: dict[str, Path] = {}
@@ -34,7 +37,7 @@ def task_folders(settings: Settings) -> tuple[Path, ...]:
         for folder in folders:
             if found.setdefault(folder.name, folder) != folder:
                 errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
-    errors += _unknown_names(settings, found)
+    errors += [*_unknown_names(settings, found), *([] if begun else _rules_without_task(settings, found))]
     chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
     chosen -= set(settings.campaign.exclude)
     if not errors and not chosen:
@@ -72,6 +75,14 @@ def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigErr
         for index, name in enumerate(getattr(settings.campaign, key))
         if name not in found
     ]
+
+
+def _rules_without_task(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+    names = sorted(found)
+    known = ", ".join(names[:NAMES_SHOWN]) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
+    wrong = [name for name in settings.scores if name not in found]
+    hints = {name: did_you_mean(name, found, otherwise=f"; there are {known}") for name in wrong}
+    return [ConfigError(where(settings, "scores", name), dotted(("scores", name)), f"no such task{hints[name]}") for name in wrong]
 
 
 def _error(settings: Settings, key: str, index: int, value: str, expected: str) -> ConfigError:

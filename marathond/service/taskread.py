@@ -48,7 +48,7 @@ def read_tasks(
     :param begun: a daemon goes on with the campaign: a task that does not fit parks as ``task_changed``.
     :raises ConfigErrors: a pattern or name that fits nothing; a profile that does not fit the folders; a table of digests that is wrong.
     """
-    folders = task_folders(settings)
+    folders = task_folders(settings, begun=begun)
     benchmark = settings.benchmark
     if benchmark is not None and not begun:
         names, campaign = [folder.name for folder in folders], settings.campaign

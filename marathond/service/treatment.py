@@ -5,7 +5,8 @@ hash is compared.  Five ways in which a key may change:
 
 * ``treatment``: needs a new campaign.  It decides what an agent gets or how it is judged.
 * ``live``: reloads while running (:mod:`marathond.service.knobs`).  It decides when a trial runs, never what runs.
-* ``reload``: read again by a reload or ``marathonctl submit``, and told to the gateway: where a provider is, not what is asked of it.
+* ``reload``: read again by a reload or ``marathonctl submit``.  Where a provider is, not what is asked of it; and where a number stands in
+  a verifier's files (``[scores]``): an agent sees nothing of it, stored files can be graded again, and each score keeps its rules.
 * ``restart``: fixed until the daemon restarts; where things lie, which engine, how it logs, deadlines of our own plumbing.
 * ``extent``: which cells there are; grows by ``marathonctl submit``, each arm and task carrying its own fingerprint.
 
@@ -74,7 +75,7 @@ def change_of(key: str) -> Change:
         return Change.TREATMENT
     if key in KNOBS:
         return Change.LIVE
-    if key in RELOAD_KEYS:
+    if key in RELOAD_KEYS or key.startswith("scores."):
         return Change.RELOAD
     return Change.EXTENT if key in EXTENT_KEYS else Change.RESTART
 

@@ -66,6 +66,11 @@ def follow(document: Any, path: ScorePath) -> tuple[Any] | None:
     return (document,)
 
 
+def files_of(rules: Overrides) -> tuple[str, ...]:
+    """The files that they name, to be handed over beside those that are read anyway."""
+    return tuple(sorted({path.file for path in rules.values()}))
+
+
 def rules_from_data(data: Any) -> dict[str, dict[str, ScorePath]]:
     """Task → column → place, out of a stored configuration's ``scores``; of one from before there were rules: none.
 
