@@ -28,6 +28,18 @@ BEGIN
     WHERE trial_id = NEW.trial_id;
 END;
 
+-- What somebody who decides over a trial can know of its reward: the newest score, else what was read and stands with its review.
+CREATE VIEW known_reward AS
+SELECT trial_id, coalesce(
+    (SELECT reward FROM score WHERE score.trial_id = trial.trial_id ORDER BY score_id DESC LIMIT 1),
+    (SELECT coalesce(json_extract(evidence_json, '$.read.reward'), json_extract(evidence_json, '$.reward')) FROM review
+     WHERE review.trial_id = trial.trial_id ORDER BY review_id DESC LIMIT 1)) AS reward
+FROM trial;
+DROP TRIGGER void_says_whether_score_was_known;
+CREATE TRIGGER void_says_whether_score_was_known BEFORE INSERT ON void
+WHEN NEW.score_was_known IS NOT (SELECT reward IS NOT NULL FROM known_reward WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'void_says_whether_score_was_known'); END;
+
 -- ── what is to be compared ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- The contrasts that the configuration declares.  A declaration is never changed; another one follows it as the next version.

@@ -77,11 +77,12 @@ class Void:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Readable by nobody, or evidence that points both ways: a person decides."""
+    """Readable by nobody, or evidence that points both ways: a person decides.  ``flags``: of the score, should it be accepted as read."""
 
     code: str
     detail: str
     evidence: Mapping[str, object] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
 
 
 Decision = Scored | Again | Void | Review
@@ -114,12 +115,13 @@ def classify(evidence: Evidence) -> Decision:
     flags += ("verifier_oom",) if evidence.oom_killed else ()
     if reading.reward.value >= 1:
         return Scored(flags)
-    if BUILD_FAILED not in reading.flags and (doubt := _doubt(evidence, reading.reward.value)) is not None:
+    flags += tuple(f"{LOG}{word.code}" for word in evidence.log)
+    if BUILD_FAILED not in reading.flags and (doubt := _doubt(evidence, reading.reward.value, flags)) is not None:
         return doubt
-    return Scored(flags + tuple(f"{LOG}{word.code}" for word in evidence.log))
+    return Scored(flags)
 
 
-def _doubt(evidence: Evidence, reward: float) -> Review | None:
+def _doubt(evidence: Evidence, reward: float, flags: tuple[str, ...]) -> Review | None:
     """A reward below 1 of which our own side may be the reason."""
     judge, complaints = evidence.ours.judge, _complaints(evidence)
     backing = [words for words, kinds in _backing(evidence) if kinds & set(complaints.values())] if complaints else []
@@ -127,10 +129,10 @@ def _doubt(evidence: Evidence, reward: float) -> Review | None:
     if backing:
         said = "; ".join(f"{word.code} ({word.line})" for word in evidence.log[:2]) or SETUP_ERROR
         detail = f"the verifier read {reward:g} and speaks of {said}; our side saw: {'; '.join(backing)}"
-        return Review("infrastructure_suspected", detail, shown(evidence))
+        return Review("infrastructure_suspected", detail, shown(evidence), flags)
     if judge.ours and judge.last_failed:
         detail = f"the verifier read {reward:g}, and the last word that its judge had for it was a failure: {', '.join(judge.why)}"
-        return Review("judge_failed", detail, shown(evidence))
+        return Review("judge_failed", detail, shown(evidence), flags)
     return None
 
 

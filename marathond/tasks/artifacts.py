@@ -18,7 +18,7 @@ from marathond.core.errors import ArtifactError
 from marathond.tasks.atomic import Aside, sync_folder, write_atomic
 from marathond.tasks.paths import kind_of, open_file, open_folder, open_subfolder, parts_of, translate
 
-__all__ = ["ArtifactRecord", "export_tree", "read_bounded", "write_atomic"]
+__all__ = ["ArtifactRecord", "export_tree", "read_bounded", "read_ends", "write_atomic"]
 
 CHUNK_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -228,6 +228,37 @@ def read_bounded(root: Path, relative: str, max_bytes: int) -> bytes | None:
         return None
     except OSError as error:
         raise translate(relative, error) from error
+
+
+def read_ends(root: Path, relative: str, *, head: int, tail: int) -> bytes | None:
+    """The first ``head`` and the last ``tail`` bytes of a file below ``root`` (all of a smaller one); None when it is absent.
+
+    A piece that is left out is a line break: what stands on either side of it does not become one line.
+    :raises ArtifactError: ``unsafe_path``, ``not_regular``, ``io``.
+    """
+    *above, name = parts_of(relative)
+    try:
+        with open_folder(root) as top, open_subfolder(top, tuple(above), relative) as folder:
+            descriptor = open_file(folder, name, relative)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            first = _piece(stream, head)
+            if size <= head:
+                return first
+            stream.seek(max(head, size - tail))
+            return first + (b"\n" if size > head + tail else b"") + _piece(stream, tail)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise translate(relative, error) from error
+
+
+def _piece(stream: BinaryIO, wanted: int) -> bytes:
+    """At most ``wanted`` bytes; fewer only at the end."""
+    data = bytearray()
+    while len(data) < wanted and (chunk := stream.read(min(CHUNK_BYTES, wanted - len(data)))):
+        data += chunk
+    return bytes(data)
 
 
 def _read_at_most(stream: BinaryIO, relative: str, max_bytes: int) -> bytes:

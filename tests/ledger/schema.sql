@@ -1136,7 +1136,7 @@ CREATE TRIGGER void_says_the_state BEFORE INSERT ON void WHEN NEW.from_state IS 
 BEGIN SELECT RAISE(ABORT, 'void_says_the_state'); END;
 
 CREATE TRIGGER void_says_whether_score_was_known BEFORE INSERT ON void
-WHEN NEW.score_was_known IS NOT EXISTS (SELECT 1 FROM score WHERE trial_id = NEW.trial_id)
+WHEN NEW.score_was_known IS NOT (SELECT reward IS NOT NULL FROM known_reward WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'void_says_whether_score_was_known'); END;
 
 CREATE TRIGGER void_starts_standing BEFORE INSERT ON void WHEN NEW.undone_at_ms IS NOT NULL
@@ -1178,6 +1178,13 @@ FROM cell
 LEFT JOIN trial AS standing ON standing.cell_id = cell.cell_id AND standing.state <> 'voided'
 LEFT JOIN claim ON claim.cell_id = cell.cell_id AND claim.released_at_ms IS NULL
 LEFT JOIN park ON park.cell_id = cell.cell_id AND park.ended_at_ms IS NULL;
+
+CREATE VIEW known_reward AS
+SELECT trial_id, coalesce(
+    (SELECT reward FROM score WHERE score.trial_id = trial.trial_id ORDER BY score_id DESC LIMIT 1),
+    (SELECT coalesce(json_extract(evidence_json, '$.read.reward'), json_extract(evidence_json, '$.reward')) FROM review
+     WHERE review.trial_id = trial.trial_id ORDER BY review_id DESC LIMIT 1)) AS reward
+FROM trial;
 
 CREATE VIEW trial_cost AS
 SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - max(failed, unknown) - unpriced, 0)) AS priced, sum(unknown) AS cut

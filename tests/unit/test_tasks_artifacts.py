@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marathond.core.errors import ArtifactError
-from marathond.tasks.artifacts import ArtifactRecord, export_tree, read_bounded, write_atomic
+from marathond.tasks.artifacts import ArtifactRecord, export_tree, read_bounded, read_ends, write_atomic
 
 MANY = 1000
 LARGE = 1 << 20
@@ -272,6 +272,19 @@ def test_read_bounded_refuses(run: Path, tmp_path: Path) -> None:
         assert caught.value.code == code, relative
     with pytest.raises(ArtifactError, match="more than 1 bytes"):
         read_bounded(run, "verifier/reward.txt", 1)
+
+
+def test_both_ends_of_a_long_file_are_read_and_a_short_one_whole(run: Path) -> None:
+    (run / "log").write_bytes(b"head" + b"x" * 1000 + b"tail")
+    assert read_ends(run, "log", head=4, tail=4) == b"head\ntail"
+    assert read_ends(run, "log", head=4, tail=1004) == (run / "log").read_bytes()
+    assert read_ends(run, "log", head=2000, tail=4) == (run / "log").read_bytes()
+    assert read_ends(run, "log", head=1000, tail=1000) == (run / "log").read_bytes()
+    assert read_ends(run, "none", head=4, tail=4) is None
+    (run / "link").symlink_to(run / "log")
+    with pytest.raises(ArtifactError) as refused:
+        read_ends(run, "link", head=4, tail=4)
+    assert refused.value.code == "unsafe_path"
 
 
 def test_write_atomic_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ Every decision carries author and reason, may be given twice without harm, and a
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marathond.core.errors import Refused
 from marathond.core.model import trial_label
+from marathond.ledger.verbs.as_read import row_as_read
 from marathond.ledger.verbs.parks import end_parks_by_person
 from marathond.ledger.verbs.selection import Touched, look_at, select_trials
 from marathond.ledger.verbs.sql import changed, must, one, scalar
@@ -84,12 +86,7 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
     A trial in work may be voided, too; whoever runs it must then end it.
     :raises Refused: the code is unknown, or not one that a person may use.
     """
-    sides = {row["code"]: row["side"] for row in c.execute("SELECT code, side FROM void_code").fetchall()}
-    people = sorted(name for name, side in sides.items() if side == "operator")
-    if code not in sides:
-        raise Refused(f"--code {code}: unknown; known are {', '.join(people)}")
-    if code not in people:
-        raise Refused(f"--code {code}: only the daemon says that, from what it saw; a person's are {', '.join(people)}")
+    _check_code(c, code)
     batch = ""
     voided, already = [], []
     for trial_id in trial_ids:
@@ -115,6 +112,16 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
         )
         voided.append(touched)
     return VoidResult(batch, tuple(voided), tuple(already), ())
+
+
+def _check_code(c: sqlite3.Connection, code: str) -> None:
+    """:raises Refused: the code is unknown, or not one that a person may use."""
+    sides = {row["code"]: row["side"] for row in c.execute("SELECT code, side FROM void_code").fetchall()}
+    people = sorted(name for name, side in sides.items() if side == "operator")
+    if code not in sides:
+        raise Refused(f"--code {code}: unknown; known are {', '.join(people)}")
+    if code not in people:
+        raise Refused(f"--code {code}: only the daemon says that, from what it saw; a person's are {', '.join(people)}")
 
 
 def _decide(c: sqlite3.Connection, trial_id: int, *, decision: str, author: str, reason: str, now_ms: int) -> bool:
@@ -185,26 +192,42 @@ def _unvoid_one(c: sqlite3.Connection, trial_id: int, *, author: str, reason: st
 
 
 def decide_review(
-    c: sqlite3.Connection, trial_id: int, *, accept: bool, reward: float | None, reason: str, author: str, now_ms: int
-) -> None:
-    """A person's word on a doubtful trial: a reward, or void.
+    c: sqlite3.Connection,
+    trial_id: int,
+    *,
+    accept: bool,
+    reward: float | None,
+    reason: str,
+    author: str,
+    now_ms: int,
+    code: str = "operator",
+) -> float | None:
+    """A person's word on a doubtful trial: a reward of their own, the score as it was read, or void.
 
-    :raises Refused: it is not in review, or accepted without a reward.
+    :param reward: None with ``accept``: the score that the verifier wrote and that stands with the review, all its columns.
+    :param code: of the void.
+    :return: the reward that counts now; None for a void.
+    :raises Refused: it is not in review, accepted without a reward that anybody could read, or the code is not a person's.
     """
     label = trial_label(trial_id)
     if (state := look_at(c, trial_id).state) != "review":
         raise Refused(f"{label} is not in review but {state}")
-    if accept and reward is None:
+    if not accept:
+        _check_code(c, code)
+    row = None
+    if accept and reward is not None:
+        row = ScoreRow(OPERATOR_EXTRACTOR, reward, f"operator {author}", flags=("by_operator",))
+    elif accept and (row := row_as_read(_evidence(c, trial_id))) is None:
         raise Refused(f"{label}: accepting needs --reward between 0 and 1: nobody could read one")
     if not _decide(c, trial_id, decision="accepted" if accept else "voided", author=author, reason=reason, now_ms=now_ms):
         raise Refused(f"{label} is not in review but {look_at(c, trial_id).state}")
-    if accept and reward is not None:
-        scored(c, trial_id, ScoreRow(OPERATOR_EXTRACTOR, reward, f"operator {author}", flags=("by_operator",)), now_ms=now_ms)
-        return
+    if row is not None:
+        scored(c, trial_id, row, now_ms=now_ms)
+        return row.reward
     write_void(
         c,
         trial_id,
-        code="operator",
+        code=code,
         reason=reason,
         evidence={},
         decided_by="operator",
@@ -213,6 +236,14 @@ def decide_review(
         batch=f"o{scalar(c, 'SELECT coalesce(max(void_id), 0) + 1 FROM void')}",
         now_ms=now_ms,
     )
+    return None
+
+
+def _evidence(c: sqlite3.Connection, trial_id: int) -> dict[str, object]:
+    """Of the open review."""
+    sql = "SELECT evidence_json FROM review WHERE trial_id = ? AND decided_at_ms IS NULL"
+    evidence: dict[str, object] = json.loads(must(one(c, sql, (trial_id,)), f"review of {trial_label(trial_id)}")["evidence_json"])
+    return evidence
 
 
 def retry(

@@ -12,7 +12,10 @@ from marathond.ledger.verbs.sql import must, one
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A trial that a command met.  ``state``: before the command."""
+    """A trial that a command met.  ``state``: before the command.
+
+    ``reward``: of its newest score, or what was read and waits for a person; None: nobody knew one (``score_was_known`` says the same).
+    """
 
     trial_id: int
     cell_id: int
@@ -22,12 +25,14 @@ class Touched:
     replicate: int
     state: str
     score_was_known: bool
+    reward: float | None = None
 
 
 _TOUCHED = """
 SELECT trial.trial_id, trial.cell_id, block_id, task.name AS task, arm.name AS arm, replicate, trial.state,
-    EXISTS (SELECT 1 FROM score WHERE score.trial_id = trial.trial_id) AS score_was_known
-FROM trial JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
+    known.reward IS NOT NULL AS score_was_known, known.reward
+FROM trial JOIN known_reward AS known ON known.trial_id = trial.trial_id
+    JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
 WHERE trial.trial_id = ?"""
 
 
@@ -48,11 +53,13 @@ def select_trials(
     replicate: int | None = None,
     states: Sequence[str] | None = None,
     since_ms: int | None = None,
+    block_id: int | None = None,
 ) -> list[int]:
     """Trials that a command speaks of, by id.
 
     Filters meet trials that are not voided, unless ``states`` asks for them; ``trial`` meets that one whatever it is.
-    :param pair: with it every standing trial of the same blocks (fault a08).
+    :param pair: with it every standing trial of the same blocks (fault a08), but not a later trial of a chosen one's own cell: who comes
+        back to withdraw the rest of a block means what stood beside it.
     :param since_ms: only trials created at or after it.
     """
     filters = ["cell.campaign_id = :campaign_id"]
@@ -60,7 +67,12 @@ def select_trials(
         filters.append("trial.trial_id = :trial")
     if states is None and trial is None:
         filters.append("trial.state <> 'voided'")
-    for value, clause in ((arm, "arm.name = :arm"), (task, "task.name = :task"), (replicate, "cell.replicate = :replicate")):
+    for value, clause in (
+        (arm, "arm.name = :arm"),
+        (task, "task.name = :task"),
+        (replicate, "cell.replicate = :replicate"),
+        (block_id, "cell.block_id = :block_id"),
+    ):
         if value is not None:
             filters.append(clause)
     if states is not None:
@@ -68,7 +80,7 @@ def select_trials(
     if since_ms is not None:
         filters.append("trial.created_at_ms >= :since_ms")
     rows = c.execute(
-        f"""SELECT trial.trial_id, cell.block_id FROM trial JOIN cell ON cell.cell_id = trial.cell_id
+        f"""SELECT trial.trial_id, cell.block_id, cell.cell_id FROM trial JOIN cell ON cell.cell_id = trial.cell_id
             JOIN arm ON arm.arm_id = cell.arm_id JOIN task ON task.task_id = cell.task_id WHERE {" AND ".join(filters)}""",
         {
             "campaign_id": campaign_id,
@@ -76,15 +88,17 @@ def select_trials(
             "arm": arm,
             "task": task,
             "replicate": replicate,
+            "block_id": block_id,
             "states": None if states is None else "[" + ",".join(f'"{s}"' for s in states) + "]",
             "since_ms": since_ms,
         },
     ).fetchall()
     chosen = {int(row["trial_id"]) for row in rows}
     if pair:
-        for block_id in sorted({row["block_id"] for row in rows}):
+        own = {row["cell_id"] for row in rows}
+        for block in sorted({row["block_id"] for row in rows}):
             mates = c.execute(
-                "SELECT trial_id FROM cell JOIN trial USING (cell_id) WHERE block_id = ? AND trial.state <> 'voided'", (block_id,)
+                "SELECT trial_id, cell_id FROM cell JOIN trial USING (cell_id) WHERE block_id = ? AND trial.state <> 'voided'", (block,)
             )
-            chosen.update(int(row[0]) for row in mates.fetchall())
+            chosen.update(int(row["trial_id"]) for row in mates.fetchall() if row["cell_id"] not in own)
     return sorted(chosen)

@@ -31,8 +31,8 @@ def write_void(
     cursor = c.execute(
         """INSERT INTO void (trial_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, counts_pass,
                batch)
-           SELECT trial_id, ?2, ?3, ?4, ?5, ?6, ?7, state, EXISTS (SELECT 1 FROM score WHERE score.trial_id = ?1), ?8, ?9
-           FROM trial WHERE trial_id = ?1""",
+           SELECT trial_id, ?2, ?3, ?4, ?5, ?6, ?7, state, known.reward IS NOT NULL, ?8, ?9
+           FROM trial JOIN known_reward AS known USING (trial_id) WHERE trial_id = ?1""",
         (trial_id, code, reason, dump(evidence), decided_by, author, now_ms, int(counts_pass), batch),
     )
     changed(cursor, f"trial {trial_id}")
