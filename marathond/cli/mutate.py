@@ -202,6 +202,8 @@ def submit(socket: Path, args: Mapping[str, Any]) -> int:
         if answer[key]
     ]
     say(("campaign created: " if answer["created"] else "submitted: ") + (", ".join(parts) or "nothing new"))
+    if answer["declared"]:
+        say(f"contrasts declared (version {answer['declared']}) with {plural(answer['declared_after'], 'score')} known")
     if answer["needs_restart"]:
         note(f"counts from marathond's next start: {clean(', '.join(answer['needs_restart']))}")
     if answer["parked"]:

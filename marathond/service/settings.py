@@ -44,6 +44,7 @@ from marathond.service.sections import (
     guilty,
 )
 from marathond.service.sections_codex import CodexSection
+from marathond.service.sections_comparison import Comparison
 from marathond.service.sections_loopx import LoopXSection
 from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
 from marathond.service.sections_scores import ScoreSection
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     money: MoneySection = Field(default_factory=MoneySection)
     notify: NotifySection = Field(default_factory=NotifySection)
     scores: dict[Word, ScoreSection] = Field(default_factory=dict)
+    comparison: Comparison = Field(default_factory=Comparison)
     arms: dict[Slug, ArmSection] = Field(min_length=1)
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
@@ -94,6 +96,17 @@ class Settings(BaseSettings):
             raise guilty(
                 "gateway.hold_s", f"must be at most {limit_s:g}, 10 s below codex.stream_idle_timeout_ms: codex would give up first"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _contrasts_are_of_its_arms(self) -> Settings:
+        for index, contrast in enumerate(self.comparison.contrasts):
+            for side, name in enumerate(contrast):
+                if name not in self.arm_names:
+                    known = f"; the campaign's arms: {', '.join(self.arm_names)}"
+                    raise guilty(
+                        f"comparison.contrasts.{index}.{side}", "no such arm" + did_you_mean(name, self.arm_names, otherwise=known)
+                    )
         return self
 
     @model_validator(mode="after")

@@ -47,6 +47,7 @@ def build(settings: Settings, author: str, environ: Mapping[str, str], packages:
         arms=arms,
         tasks=tasks,
         conditions=conditions(settings),
+        contrasts=settings.comparison.contrasts,
     )
 
 

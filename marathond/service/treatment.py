@@ -7,6 +7,7 @@ hash is compared.  Five ways in which a key may change:
 * ``live``: reloads while running (:mod:`marathond.service.knobs`).  It decides when a trial runs, never what runs.
 * ``reload``: read again by a reload or ``marathonctl submit``.  Where a provider is, not what is asked of it; and where a number stands in
   a verifier's files (``[scores]``): an agent sees nothing of it, stored files can be graded again, and each score keeps its rules.
+  What will be compared (``[comparison]``), too: each declaration is kept, with how many scores were known by then.
 * ``restart``: fixed until the daemon restarts; where things lie, which engine, how it logs, deadlines of our own plumbing.
 * ``extent``: which cells there are; grows by ``marathonctl submit``, each arm and task carrying its own fingerprint.
 
@@ -54,7 +55,7 @@ TREATMENT_KEYS = frozenset(
     }
 )
 
-RELOAD_KEYS = frozenset({"gateway.routes"})
+RELOAD_KEYS = frozenset({"gateway.routes", "comparison.contrasts"})
 
 EXTENT_KEYS = frozenset({f"campaign.{key}" for key in ("name", "tasks", "include", "exclude", "arms", "replicates", "digests")})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marathond.core.disclosure import Conditions
@@ -18,6 +18,7 @@ from marathond.core.model import Unrunnable
 from marathond.core.order import CellKey, Order, order_cells
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
+from marathond.ledger.verbs.contrasts import declare
 from marathond.ledger.verbs.disclosures import disclose
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
@@ -87,7 +88,8 @@ class TaskRow:
 class Submission:
     """A whole campaign as its configuration describes it now.  ``order``: a name of core.order.Order.
 
-    ``conditions``: what its arms share and a reader must be told; None: nothing is told of it.
+    ``conditions``: what its arms share and a reader must be told; None: nothing is told of it.  ``contrasts``: what it declares that it
+    will compare; none: what was declared before stands.
     """
 
     name: str
@@ -102,11 +104,15 @@ class Submission:
     arms: tuple[ArmRow, ...]
     tasks: tuple[TaskRow, ...]
     conditions: Conditions | None = None
+    contrasts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """``needs_restart``: keys of the configuration that changed and that count only from the daemon's next start."""
+    """``needs_restart``: keys of the configuration that changed and that count only from the daemon's next start.
+
+    ``declared``: version of the contrasts, if they were declared anew, when ``declared_after`` scores were known; else 0.
+    """
 
     campaign_id: int
     created: bool
@@ -116,6 +122,8 @@ class SubmitResult:
     parked: int
     unparked: int
     needs_restart: tuple[str, ...] = ()
+    declared: int = 0
+    declared_after: int = 0
 
 
 def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> SubmitResult:
@@ -131,6 +139,7 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
     verdicts = [_task(c, campaign_id, task) for task in submission.tasks]
     if submission.conditions is not None:
         disclose(c, campaign_id, submission.conditions, now_ms=now_ms)
+    said = declare(c, campaign_id, submission.contrasts, author=submission.author, now_ms=now_ms)
     added_cells = _cells(c, campaign_id, submission.replicates)
     reorder(c, campaign_id, order=submission.order, seed=submission.seed)
     before, parked = _parked(c, campaign_id), 0
@@ -142,7 +151,9 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
             parked += park_task(c, verdict.task_id, code=why.code, detail=why.detail, author=SUBMIT_AUTHOR, now_ms=now_ms)
     parked += park_without_solution(c, campaign_id, author=SUBMIT_AUTHOR, now_ms=now_ms)
     unparked = len(before - _parked(c, campaign_id))
-    return SubmitResult(campaign_id, created, added_arms, sum(v.added for v in verdicts), added_cells, parked, unparked)
+    added_tasks = sum(v.added for v in verdicts)
+    result = SubmitResult(campaign_id, created, added_arms, added_tasks, added_cells, parked, unparked)
+    return result if said is None else replace(result, declared=said.version, declared_after=said.scores_known or 0)
 
 
 def _parked(c: sqlite3.Connection, campaign_id: int) -> set[int]:

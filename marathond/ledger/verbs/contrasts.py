@@ -18,21 +18,21 @@ SELECT count(*) FROM cell CROSS JOIN trial ON trial.cell_id = cell.cell_id
 WHERE campaign_id = ? AND EXISTS (SELECT 1 FROM score WHERE score.trial_id = trial.trial_id)"""
 
 
-def declare(c: sqlite3.Connection, campaign_id: int, pairs: Sequence[tuple[str, str]], *, author: str, now_ms: int) -> bool:
-    """Write down the contrasts, and how many scores were known by then; False: there is nothing to write, or it stands there already.
+def declare(c: sqlite3.Connection, campaign_id: int, pairs: Sequence[tuple[str, str]], *, author: str, now_ms: int) -> Declared | None:
+    """Write down the contrasts, and how many scores were known by then; None: there is nothing to write, or it stands there already.
 
     :param pairs: the names of two arms each, in the order in which they are told; every difference is the first minus the second.
     """
     last = declared(c, campaign_id)
     if not pairs or [(each.a, each.b) for each in last.contrasts] == list(pairs):
-        return False
+        return None
     known, version = scalar(c, _SCORES_KNOWN, (campaign_id,)), last.version + 1
     c.executemany(
         """INSERT INTO contrast (campaign_id, version, position, arm_a, arm_b, scores_known, author, at_ms)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         [(campaign_id, version, position, a, b, known, author, now_ms) for position, (a, b) in enumerate(pairs, start=1)],
     )
-    return True
+    return declared(c, campaign_id)
 
 
 @dataclass(frozen=True, slots=True)
