@@ -11,10 +11,12 @@ from marathond.cli import (
     commands_arms,
     commands_decide,
     commands_image,
+    commands_import,
     commands_keep,
     commands_look,
     commands_preflight,
     commands_rehearse,
+    commands_report,
     commands_stage,
 )
 from marathond.cli.app import app
@@ -22,7 +24,7 @@ from marathond.service.protocol import Exit
 
 PARTS = (
     *(commands_look, commands_decide, commands_keep, commands_stage, commands_image),
-    *(commands_preflight, commands_rehearse, commands_arms),
+    *(commands_preflight, commands_rehearse, commands_arms, commands_report, commands_import),
 )
 
 _RANK = {part.__name__: rank for rank, part in enumerate(PARTS)}

@@ -1,0 +1,203 @@
+"""``marathonctl import``: says what a source holds, what would be taken and what not, and takes it.
+
+Owns the layout.  A dry run and a real one print the same, but for the last line.  Must not decide anything.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from marathond.cli.client import CallFailed
+from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, table
+from marathond.service.importing.choose import CHANGED
+from marathond.service.importing.run import Planned, Wanted, carry_out, plan
+from marathond.service.importing.seen import Listed
+from marathond.service.peers import user_name
+from marathond.service.protocol import Exit
+
+SHOWN = 20
+"""Rows of one kind on the screen; --json has all."""
+KINDS = {"runs": "runs of the old scripts", "harbor": "Harbor jobs", "csv": "a table of trials"}
+ALARMS = frozenset({CHANGED, "unreadable_row", "twice", "no_csv"})
+"""Codes of what was refused that make the exit status 1."""
+
+
+def wanted(
+    folder: Path | None,
+    csv: Path | None,
+    *,
+    name: str | None,
+    columns: Sequence[str],
+    owner: str | None,
+    arm_by: str,
+    replicates: int | None,
+) -> Wanted:
+    """:raises CallFailed: there is no such user, or a name that no campaign may have."""
+    source = folder if folder is not None else csv
+    assert source is not None
+    if name is not None and (not name.strip() or clean(name) != name):
+        raise CallFailed(f"import: --name {clean(name)!r}: must be a name in plain characters", Exit.USAGE)
+    return Wanted(
+        source.absolute(),
+        csv=folder is None,
+        name=name,
+        mapping=tuple(columns),
+        owner=None if owner is None else _uid(owner),
+        arm_by=arm_by,
+        replicates=replicates,
+    )
+
+
+def _uid(owner: str) -> int:
+    if owner.isascii() and owner.isdigit():
+        return int(owner)
+    try:
+        return pwd.getpwnam(owner).pw_uid
+    except KeyError:
+        raise CallFailed(f"import: --owner {clean(owner)}: no such user here; a number is taken as it is", Exit.USAGE) from None
+
+
+def run(ledger: Path, wanted: Wanted, *, dry_run: bool, as_json: bool) -> int:
+    """Print the plan and, unless it is a dry run, carry it out; the exit code."""
+    planned = plan(ledger, wanted, user_name(os.geteuid()))
+    if not as_json:
+        where = screen()
+        for line in lines(planned, where, dry_run=dry_run):
+            say(line)
+    if not dry_run:
+        carry_out(ledger, planned)
+    if as_json:
+        print_json(document(planned, dry_run=dry_run))
+    else:
+        say(last_line(planned, dry_run=dry_run))
+    return Exit.FAILED if any(each.code in ALARMS for each in planned.choice.listed) else Exit.OK
+
+
+def document(planned: Planned, *, dry_run: bool) -> dict[str, Any]:
+    """Everything, for a program."""
+    reading, choice = planned.reading, planned.choice
+    trials = [
+        {
+            "key": trial.key,
+            "task": cell.task,
+            "arm": cell.arm,
+            "replicate": cell.replicate,
+            "counts": trial.withdrawal is None,
+            "reward": None if trial.score is None else trial.score.reward,
+            "why": "" if trial.withdrawal is None else trial.withdrawal.reason,
+        }
+        for cell, trial in choice.trials
+    ]
+    return {
+        "campaign": planned.name,
+        "kind": reading.kind,
+        "source": reading.source,
+        "dry_run": dry_run,
+        "replicates": choice.replicates,
+        "unchanged": choice.unchanged,
+        "trials": trials,
+        "differences": [asdict(each) for each in reading.differences],
+        "listed": [asdict(each) for each in choice.listed],
+        "remarks": [asdict(each) for each in reading.remarks],
+        "told": list(reading.told),
+        "conditions": dict(reading.conditions),
+    }
+
+
+def lines(planned: Planned, where: Screen, *, dry_run: bool) -> Iterator[str]:
+    """The plan, for a person."""
+    reading, choice = planned.reading, planned.choice
+    yield where.fit(
+        f"{clean(reading.source)}: {KINDS[reading.kind]}, as campaign {clean(planned.name)}" + (" (dry run)" if dry_run else "")
+    )
+    for told in [*reading.told, *([_conditions(planned)] if reading.conditions else [])]:
+        yield where.fit(f"  {clean(told)}")
+    counted = sum(trial.withdrawal is None for _, trial in choice.trials)
+    new = len(choice.trials)
+    known = f", {choice.unchanged} known already" if choice.unchanged else ""
+    listed = f"; {len(choice.listed)} listed and not taken" if choice.listed else ""
+    yield f"{plural(new, 'new trial')}: {counted} count, {new - counted} do not{known}{listed}" if new else f"nothing new{known}{listed}"
+    grid = {(task, arm) for task, arm, _ in choice.grid}
+    yield where.fit(
+        f"cells {len(choice.grid)}: {plural(len({task for task, _ in grid}), 'task')} x {plural(len({arm for _, arm in grid}), 'arm')}"
+        f", {plural(choice.replicates, 'replicate')}"
+    )
+    if new:
+        yield ""
+        yield from _arms(planned, where)
+    yield from _withdrawn(planned, where)
+    yield from _differences(planned, where)
+    yield from _listed("taken, and worth a look:", reading.remarks, where)
+    yield from _listed("listed, not taken:", choice.listed, where)
+    yield ""
+
+
+def _conditions(planned: Planned) -> str:
+    return "driven with " + ", ".join(f"{key}={value}" for key, value in sorted(planned.reading.conditions.items()))
+
+
+def last_line(planned: Planned, *, dry_run: bool) -> str:
+    if not planned.choice.cells:
+        return "nothing new: the ledger is as it was"
+    if dry_run:
+        return "dry run: nothing was written; without --dry-run it is"
+    trials = plural(len(planned.choice.trials), "trial")
+    return f"imported {trials} into campaign {clean(planned.name)}; next: marathonctl report --campaign {clean(planned.name)}"
+
+
+def _arms(planned: Planned, where: Screen) -> Iterator[str]:
+    """What is new, by arm.  No means: they are the report's, over cells that are valid in both arms."""
+    new: Counter[str] = Counter()
+    void: Counter[str] = Counter()
+    solved: Counter[str] = Counter()
+    for cell, trial in planned.choice.trials:
+        new[cell.arm] += 1
+        void[cell.arm] += trial.withdrawal is not None
+        solved[cell.arm] += trial.withdrawal is None and trial.score is not None and trial.score.reward == 1
+    columns = (Column("arm", least=12), *(Column(title, right=True) for title in ("new", "count", "reward 1", "void")))
+    rows = [(clean(arm), str(new[arm]), str(new[arm] - void[arm]), str(solved[arm]), str(void[arm])) for arm in sorted(new)]
+    return iter(table(columns, rows, where))
+
+
+def _withdrawn(planned: Planned, where: Screen) -> Iterator[str]:
+    rows = [(clean(trial.key), clean(trial.withdrawal.reason)) for _, trial in planned.choice.trials if trial.withdrawal is not None]
+    yield from _some("taken as voids (imported_void):", (Column("trial", least=20), Column("why", least=30, wrap=True)), rows, where)
+
+
+def _differences(planned: Planned, where: Screen) -> Iterator[str]:
+    rows = [(clean(each.place), clean(each.old), clean(each.new), clean(each.why)) for each in planned.reading.differences]
+    columns = (Column("trial", least=20), Column("old", least=8, wrap=True), Column("now"), Column("why", least=24, wrap=True))
+    yield from _some("judged otherwise than by the old rule (completed >= 1 and errored == 0):", columns, rows, where)
+
+
+def _listed(title: str, listed: Sequence[Listed], where: Screen) -> Iterator[str]:
+    """What has the same reason is one row, with where it was met first; of each code only the first few rows."""
+    same: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in listed:
+        same[each.code, each.why].append(clean(each.place))
+    by_code: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for (code, why), places in same.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        by_code[code].append((code, f"{places[0]}{more}", clean(why)))
+    rows = [row for some in by_code.values() for row in some[:SHOWN]]
+    hidden = sum(max(0, len(some) - SHOWN) for some in by_code.values())
+    columns = (Column("code"), Column("where", least=20), Column("why", least=30, wrap=True))
+    yield from _some(title, columns, rows, where, hidden=hidden, most=len(rows))
+
+
+def _some(
+    title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], where: Screen, *, hidden: int = 0, most: int = SHOWN
+) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    yield where.paint(where.fit(title), "bold")
+    yield from table(columns, rows[:most], where, indent="  ")
+    if hidden := hidden + len(rows[most:]):
+        yield f"  and {hidden} more (--json has all)"
