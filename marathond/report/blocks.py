@@ -163,7 +163,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Small plots of one kind, one per arm, with the same axes."""
+    """Small plots of one kind, one per arm, with the same axes.  ``numbers``: the same read at the ticks, for who cannot see them."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -171,6 +171,7 @@ class Panels:
     y_ticks: tuple[Tick, ...]
     x_title: str
     legend: str
+    numbers: Table
 
 
 Figure = Forest | Strips | Panels

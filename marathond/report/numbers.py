@@ -36,11 +36,14 @@ def p_value(value: float | None) -> str:
     return "<.0001" if value < LEAST_P else fixed(value, 4)
 
 
-def interval(value: Interval | None, *, sign: bool = True) -> str:
-    if value is None:
-        return NOTHING
-    show = signed if sign else fixed
-    return f"[{show(value.low)}, {show(value.high)}]"
+def interval(value: Interval | None) -> str:
+    """Of a difference."""
+    return NOTHING if value is None else f"[{signed(value.low)}, {signed(value.high)}]"
+
+
+def span(value: Interval | None) -> str:
+    """Of a share."""
+    return NOTHING if value is None else f"{fixed(value.low)}-{fixed(value.high)}"
 
 
 def percent(value: float | None) -> str:

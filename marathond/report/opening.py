@@ -44,16 +44,23 @@ def _cells(results: Results) -> str:
     tasks, arms, replicates = len(results.tasks), len(results.arms), results.replicates
     shape = f"{many(tasks, 'task')} x {many(arms, 'arm')} x {many(replicates, 'replicate')}"
     whole = tasks * arms * replicates
-    return f"{shape} = {many(whole, 'cell')}" if whole == len(results.cells) else f"{shape}; {len(results.cells)} of these {whole} cells exist"
+    return (
+        f"{shape} = {many(whole, 'cell')}" if whole == len(results.cells) else f"{shape}; {len(results.cells)} of these {whole} cells exist"
+    )
 
 
 def _declared(results: Results) -> str:
-    at = [each for each in results.contrasts if each.declared_at_ms is not None]
-    if not at:
+    """How many are declared, what was known by then, and what an earlier declaration held that is gone."""
+    if not results.contrasts and not results.declaration:
         return "none declared"
-    known = max(each.scores_known or 0 for each in at)
-    how = "before any score was known" if not known else f"when {many(known, 'score')} were known" if known > 1 else "when 1 score was known"
-    return f"{len(at)} declared, {how}"
+    parts = [f"{len(results.contrasts)} declared"]
+    if results.declaration > 1:
+        parts.append(f"in version {results.declaration} of the declaration")
+    if results.declared_after is not None:
+        parts.append("before any score was known" if not results.declared_after else f"after {many(results.declared_after, 'score')}")
+    if results.dropped:
+        parts.append("dropped since: " + "; ".join(f"{word(each.a)} - {word(each.b)}" for each in results.dropped[:CELLS_NAMED]))
+    return ", ".join(parts)
 
 
 def _spent(results: Results) -> str:
@@ -71,7 +78,9 @@ def missing(results: Results) -> Section:
     blocks += [*_voids(results), *_post_score(results)]
     by_person = [cell for cell in results.cells if cell.by_operator]
     if by_person:
-        blocks.append(Line(f"{many(len(by_person), 'reward')} by a person's word (a review that was accepted): {_named(by_person)}", Tone.WARN))
+        blocks.append(
+            Line(f"{many(len(by_person), 'reward')} by a person's word (a review that was accepted): {_named(by_person)}", Tone.WARN)
+        )
     return Section("missing", "What is missing, what was withdrawn", tuple(blocks))
 
 
@@ -111,7 +120,9 @@ def _named(cells: Sequence[CellResult]) -> str:
     of: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
         of.setdefault((cell.task, cell.arm), []).append(cell.replicate)
-    shown = [f"{word(task)} {word(arm)} {' '.join(f'r{n}' for n in sorted(which))}" for (task, arm), which in list(of.items())[:CELLS_NAMED]]
+    shown = [
+        f"{word(task)} {word(arm)} {' '.join(f'r{n}' for n in sorted(which))}" for (task, arm), which in list(of.items())[:CELLS_NAMED]
+    ]
     return ", ".join(shown) + (f" and {len(of) - CELLS_NAMED} more task-arm pairs" if len(of) > CELLS_NAMED else "")
 
 
@@ -140,8 +151,10 @@ def _post_score(results: Results) -> Iterable[Block]:
     if not late:
         yield Line("No trial was withdrawn after its score was known.")
         return
-    columns = (Col("trial"), prose("cell", 14), prose("why", 14), prose("by", 10), num("then"), num("kept"))
-    yield Table(columns, tuple(map(_late, late)), "Withdrawn after the score was known: the reward then, and the one that is kept in its place")
+    columns = (Col("trial"), prose("cell", 14), prose("why", 14), prose("by", 20), num("then"), num("kept"))
+    yield Table(
+        columns, tuple(map(_late, late)), "Withdrawn after the score was known: the reward then, and the one that is kept in its place"
+    )
 
 
 def _late(void: VoidResult) -> tuple[str, ...]:

@@ -1,0 +1,110 @@
+"""A report's document on a terminal or in a pipe.
+
+Owns its layout: readable at 80 columns, a wider terminal is used, off a terminal nothing is cut or broken.  What does not fit beside each
+other goes below each other: no column of a table is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from marathond.cli.output import Column, Screen, display_width, table, wrapped
+from marathond.report.blocks import Block, Col, Document, Forest, HeatMap, Line, Panels, Section, Strips, Table, Tone, num
+
+_STYLE = {Tone.QUIET: "dim", Tone.WARN: "yellow", Tone.ALARM: "red"}
+_GAP = 2
+
+
+def render(document: Document, where: Screen) -> Iterator[str]:
+    """Line by line, without line ends."""
+    yield from _painted(document.title, where, "bold")
+    yield from wrapped(document.subtitle, where)
+    for line in document.banner:
+        yield from ("", *_line(line, where))
+    for section in document.sections:
+        yield from _section(section, where)
+
+
+def _section(section: Section, where: Screen) -> Iterator[str]:
+    yield ""
+    yield from _painted(f"{'#' * (section.level - 1)} {section.title}", where, "bold")
+    before: Block | None = None
+    for block in section.blocks:
+        made = list(_block(block, where))
+        if made and before is not None and not (isinstance(before, Line) and isinstance(block, Line)):
+            yield ""
+        yield from made
+        before = block if made else before
+
+
+def _painted(text: str, where: Screen, style: str) -> list[str]:
+    return [where.paint(line, style) for line in wrapped(text, where)]
+
+
+def _block(block: Block, where: Screen) -> Iterator[str]:
+    match block:
+        case Line():
+            yield from _line(block, where)
+        case Table():
+            yield from _table(block, where)
+        case HeatMap():
+            yield from _heat(block, where)
+        case Panels():
+            yield from _table(block.numbers, where)
+            yield from _painted(f"({block.x_title}; {block.legend.split(';')[0]})", where, "dim")
+        case Forest() | Strips():
+            return  # a table beside it has the numbers
+
+
+def _line(line: Line, where: Screen) -> list[str]:
+    mark = "! " if line.tone in (Tone.WARN, Tone.ALARM) else ""
+    texts = wrapped(f"{mark}{line.text}", where)
+    return [where.paint(text, _STYLE[line.tone]) for text in texts] if line.tone in _STYLE else texts
+
+
+def _table(block: Table, where: Screen) -> Iterator[str]:
+    if block.html_only or not block.rows:
+        return
+    if block.caption:
+        yield from wrapped(f"{block.caption}:", where)
+    for columns, rows in _parts(block.columns, block.rows, where):
+        yield from table([Column(each.title, each.right, each.least, each.wrap) for each in columns], rows, where)
+
+
+def _heat(block: HeatMap, where: Screen) -> Iterator[str]:
+    columns = (Col("task", least=14), *(num(name) for name in block.columns))
+    rows = tuple((task, *(cell.text for cell in cells)) for task, cells in block.rows)
+    yield from _table(Table(columns, rows, block.title), where)
+    yield from _painted(f"({block.legend})", where, "dim")
+
+
+def _parts(columns: Sequence[Col], rows: Sequence[Sequence[str]], where: Screen) -> Iterator[tuple[Sequence[Col], Sequence[Sequence[str]]]]:
+    """The table, or as many as it takes to fit, each with the first column."""
+    if where.width is None:
+        yield columns, rows
+        return
+    least = [_least(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
+    room = where.width - least[0]
+    groups: list[list[int]] = [[]]
+    used = 0
+    for place in range(1, len(columns)):
+        width = least[place] + _GAP
+        if groups[-1] and used + width > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(place)
+        used += width
+    for group in groups:
+        kept = [0, *group]
+        yield [_bounded(columns[place], where.width) for place in kept], [[row[place] for place in kept] for row in rows]
+
+
+def _least(column: Col, texts: Sequence[str]) -> int:
+    widest = max([display_width(column.title), *map(display_width, texts)])
+    return min(widest, max(column.least, display_width(column.title) if column.wrap else 0)) if column.least else widest
+
+
+def _bounded(column: Col, width: int) -> Col:
+    """A column that may not be shortened, on a terminal that is narrower than it is alone, is shortened all the same."""
+    return column if column.least else replace(column, least=min(width, 12)) if len(column.title) > width else column
