@@ -23,8 +23,10 @@ from typing import Any
 from marathond.cli.gather_money import Money, Provider, gather_money, gather_provider
 from marathond.cli.output import plural
 from marathond.cli.reader import Life, campaign_id, daemon_life
+from marathond.core.results import Column
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
+from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.networks import PoolRow
 from marathond.ledger.verbs.settings import Observation
@@ -103,6 +105,8 @@ class Status:
     provider: Provider | None = None
     degraded: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    columns: tuple[Column, ...] = ()
+    """Of scores: which there are, and why not (fault d11)."""
 
     @property
     def health(self) -> str:
@@ -158,6 +162,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         provider=gather_provider(gateway) if gateway is not None and any(arm.asks_model for arm in arms) else None,
         degraded=_illnesses(findings, stops, engine),
         unseen=_unseen(life, pools, disk, engine, waiting),
+        columns=() if found is None else columns_of(c, found[0]),
     )
 
 

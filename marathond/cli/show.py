@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from marathond.cli import show_loopx, show_model
+from marathond.cli import show_loopx, show_model, show_scores
 from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, fields, number, plural, say, screen, span, table, text_of, when
+from marathond.cli.output import Column, Screen, clean, fields, plural, say, screen, span, table, text_of, when
 from marathond.core.detached import WRAPPER
 from marathond.core.model import Origin, block_label, cell_label, trial_label
 from marathond.ledger.verbs.context import AgentRow
-from marathond.ledger.verbs.show import ScoreShown, TrialShown, show
+from marathond.ledger.verbs.show import TrialShown, show
 
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400
@@ -51,7 +51,12 @@ def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
     for section in (*show_model.sections(trial, where), show_loopx.section(trial, state_dir, where)):
         for line in section:
             say(where.fit(line))
-    for section in (_scores(trial, where), _decisions(trial), _attempts(trial, where), _files(trial, where, state_dir)):
+    for section in (
+        show_scores.section(trial.scores, trial.columns, where),
+        _decisions(trial),
+        _attempts(trial, where),
+        _files(trial, where, state_dir),
+    ):
         for line in section:
             say(where.fit(line))
 
@@ -131,23 +136,6 @@ def _facts(trial: TrialShown, where: Screen) -> Iterator[str]:
 def _network(trial: TrialShown) -> Iterator[str]:
     if (lease := trial.context.lease) is not None:
         yield f"  network {clean(lease.network_name)} {text_of(lease.subnet)} {text_of(lease.network_id)}"
-
-
-def _scores(trial: TrialShown, where: Screen) -> Iterator[str]:
-    for score in trial.scores:
-        yield ""
-        yield f"  {_score_line(score)}"
-        if score.parts:
-            columns = (Column("part"), Column("value", least=10), Column("source", least=10))
-            parts = [(clean(name), clean(value, VALUE_MAX), clean(source)) for name, value, source in score.parts]
-            yield from table(columns, parts, where, indent="  ")
-
-
-def _score_line(score: ScoreShown) -> str:
-    tests = f"   tests {score.tests_passed}/{text_of(score.tests_total)}" if score.tests_passed is not None else ""
-    partial = f"   partial {number(score.partial)}" if score.partial is not None else ""
-    flags = f"   flags {', '.join(map(clean, score.flags))}" if score.flags else ""
-    return f"reward {score.reward:g} from {clean(score.reward_source.removesuffix(':'))}{partial}{tests}{flags}"
 
 
 def _decisions(trial: TrialShown) -> Iterator[str]:

@@ -25,7 +25,7 @@ from marathond.cli.reader import reading
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
 from marathond.core.paths import DaemonPaths
-from marathond.ledger.verbs.status import ArmCounts, LiveTrial
+from marathond.ledger.verbs.status import LiveTrial
 from marathond.service.protocol import Exit
 
 WATCH_S = 2.0
@@ -34,6 +34,9 @@ PARKS_SHOWN = 4
 """Codes of parks with a line of their own."""
 
 DETAIL_MAX = 200
+
+_MEANS = (("partial", "partial"), ("test_rate", "tests"))
+"""Columns that a benchmark may not have, and their heads."""
 
 ROOMY = 100
 """Columns from which on nothing is abbreviated."""
@@ -135,7 +138,7 @@ def render(status: Status, where: Screen) -> list[str]:
     lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
     lines += [*(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
     if status.arms:
-        lines += ["", *_arms(status.arms, where)]
+        lines += ["", *_arms(status, where)]
     if status.live:
         lines += ["", *_live(status, where)]
     waiting = _waiting(status)
@@ -233,18 +236,19 @@ def _disk(disk: list[dict[str, Any]] | None) -> str:
     return f"{share} % free" + (f" at {path}" if len(shares) > 1 else "")
 
 
-def _arms(arms: list[ArmCounts], where: Screen) -> list[str]:
-    """A column of means is left out when no done cell has that number, rather than shown as zeros (fault d11).
+def _arms(status: Status, where: Screen) -> list[str]:
+    """A column that the campaign does not have is left out, with the reason, rather than shown as zeros (fault d11).
 
     A narrow terminal goes without the arms' own parked and review: the line above has their sums.
     """
+    arms, absent = status.arms, {column.name: column.why for column in status.columns if not column.exists}
     done, roomy = sum(arm.done for arm in arms), where.width is None or where.width >= ROOMY
     shown: list[tuple[Column, Any, bool]] = [
         (Column("arm", least=8), lambda a: clean(a.arm), True),
         (Column("done", right=True), lambda a: str(a.done), True),
         (Column("reward"), lambda a: "-" if a.reward is None else f"{a.reward:.2f} ({a.passed}/{a.done})", True),
-        (Column("partial", right=True), lambda a: number(a.partial), any(arm.partial is not None for arm in arms)),
-        (Column("tests", right=True), lambda a: number(a.test_rate), any(arm.test_rate is not None for arm in arms)),
+        (Column("partial", right=True), lambda a: number(a.partial), "partial" not in absent),
+        (Column("tests", right=True), lambda a: number(a.test_rate), "test_rate" not in absent),
         (
             Column("budget-ended" if roomy else "budget", right=True),
             lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"),
@@ -258,10 +262,8 @@ def _arms(arms: list[ArmCounts], where: Screen) -> list[str]:
     ]
     kept = [(column, text) for column, text, keep in shown if keep]
     lines = table([column for column, _ in kept], [[text(arm) for _, text in kept] for arm in arms], where)
-    absent = [column.title for column, _, keep in shown if not keep and column.title in ("partial", "tests")]
-    if done and absent:
-        lines.append(where.fit(where.paint(f"(no {' and no '.join(absent)}: no verifier has reported any)", "dim")))
-    return lines
+    words = [f"no {title}: {clean(absent[name], DETAIL_MAX)}" for name, title in _MEANS if name in absent]
+    return [*lines, *(where.fit(where.paint(f"({line})", "dim")) for line in words if done)]
 
 
 def _live(status: Status, where: Screen) -> list[str]:

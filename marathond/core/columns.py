@@ -22,7 +22,13 @@ def columns(cells: Iterable[CellResult], scores: Mapping[str, Any] | None, bench
     :param scores: the profile's table of that name: column → ``exists`` and ``note``; None: no profile.
     """
     done = [cell for cell in cells if cell.state == "done"]
-    return tuple(_column(name, done, _said(scores, name), benchmark) for name in NAMES)
+    known = {name: sum(getattr(cell, name) is not None for cell in done) for name in NAMES}
+    return counted(known, len(done), scores, benchmark)
+
+
+def counted(known: Mapping[str, int], done: int, scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
+    """The same from numbers alone, for who has not read the cells.  ``known``: column → how many of ``done`` cells hold a value of it."""
+    return tuple(_column(name, known[name], done, _said(scores, name), benchmark) for name in NAMES)
 
 
 def _said(scores: Mapping[str, Any] | None, name: str) -> tuple[bool | None, str]:
@@ -32,15 +38,14 @@ def _said(scores: Mapping[str, Any] | None, name: str) -> tuple[bool | None, str
     return bool(table.get("exists", True)), printable(str(table.get("note", "")), _NOTE_MAX)
 
 
-def _column(name: str, done: list[CellResult], said: tuple[bool | None, str], benchmark: str | None) -> Column:
+def _column(name: str, known: int, done: int, said: tuple[bool | None, str], benchmark: str | None) -> Column:
     expected, note = said
-    known = sum(getattr(cell, name) is not None for cell in done)
     if known:
         if expected is False:
-            return Column(name, True, f"{benchmark} is said to have none, and {known} of {len(done)} done cells hold one")
+            return Column(name, True, f"{benchmark} is said to have none, and {known} of {done} done cells hold one")
         return Column(name, True, note)
     if expected is False:
         return Column(name, False, f"{benchmark} has none" + (f": {note}" if note else ""))
     if not done:
         return Column(name, False, "no cell is done yet")
-    return Column(name, False, f"none of {len(done)} done cells has a {_WORDS[name]}")
+    return Column(name, False, f"none of {done} done cells has a {_WORDS[name]}")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.results import Column
 from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
 from marathond.ledger.verbs.artifacts import ArtifactRecord
+from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.money import TrialUsage, usage_of
@@ -54,6 +56,7 @@ class ScoreShown:
     flags: list[str]
     at_ms: int
     parts: tuple[tuple[str, str, str], ...]
+    test_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class TrialShown:
     held_ms: int
     receipt: ReceiptRow | None
     log: tuple[LogEntry, ...]
+    columns: tuple[Column, ...] = ()
+    """Of scores, in its campaign: which there are, and why not (fault d11)."""
 
 
 def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:
@@ -145,6 +150,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         held_ms=held_ms(c, trial_id, now_mono_ms=now_mono_ms if context.state in LIVE_STATES else AT_REST_MONO_MS),
         receipt=receipt(c, trial_id),
         log=tuple(entries(c, trial_id)),
+        columns=columns_of(c, context.campaign_id),
     )
 
 
@@ -173,7 +179,8 @@ def _events(c: sqlite3.Connection, trial_id: int) -> tuple[EventRow, ...]:
 
 
 def _scores(c: sqlite3.Connection, trial_id: int) -> tuple[ScoreShown, ...]:
-    sql = """SELECT score_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms FROM score
+    sql = """SELECT score_id, extractor, reward, reward_source, partial, tests_passed, tests_total, flags_json, at_ms, test_rate
+             FROM score
              WHERE trial_id = ? ORDER BY score_id"""
     shown = []
     for row in _all(c, sql, trial_id):

@@ -1,0 +1,72 @@
+"""What ``marathonctl show`` says of a trial's scores: the columns, and under them why they are what they are.
+
+Owns those lines.  Must not judge: gates, stages and flags are shown as the extractor kept them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from marathond.cli.output import Column, Screen, clean, number, table
+from marathond.core.results import Column as ScoreColumn
+from marathond.ledger.verbs.show import ScoreShown
+
+VALUE_MAX = 400
+NAMES_SHOWN = 12
+
+GATE, STAGE, RULE, REFUSED = "gate:", "stage:", "rule:", "refused "
+
+
+def section(scores: Sequence[ScoreShown], columns: Sequence[ScoreColumn], where: Screen) -> Iterator[str]:
+    """Every row of the trial, the oldest first: a later one was read by a newer extractor, or by other rules."""
+    absent = {column.name: column.why for column in columns if not column.exists}
+    for score in scores:
+        yield ""
+        yield f"  {_line(score, absent)}"
+        parts = {name: value for name, value, _ in score.parts}
+        yield from (f"    {line}" for line in (*_why(parts), f"read by extractor {score.extractor}{_rules(parts)}"))
+        yield from (f"    no {name.replace('_', ' ')}: {clean(why, VALUE_MAX)}" for name, why in absent.items())
+        if score.parts:
+            heads = (Column("part"), Column("value", least=10), Column("source", least=10))
+            rows = [(clean(name), clean(value, VALUE_MAX), clean(source)) for name, value, source in score.parts]
+            yield from table(heads, rows, where, indent="  ")
+
+
+def _line(score: ScoreShown, absent: Mapping[str, str]) -> str:
+    """A column that the campaign does not have is left out, also of a row that holds a value of it (fault d11)."""
+    words = [f"reward {score.reward:g} from {clean(score.reward_source.removesuffix(':'))}"]
+    if score.partial is not None and "partial" not in absent:
+        words.append(f"partial {number(score.partial)}")
+    if score.tests_passed is not None:
+        words.append(f"tests {score.tests_passed}/{score.tests_total}")
+    if score.test_rate is not None and "test_rate" not in absent:
+        words.append(f"test rate {number(score.test_rate, 3)}")
+    if score.flags:
+        words.append(f"flags {', '.join(map(clean, score.flags))}")
+    return "   ".join(words)
+
+
+def _why(parts: Mapping[str, str]) -> Iterator[str]:
+    """Gates and stages: why partial 0.0 stands beside 87.7 % of tests green (fault d04)."""
+    gates = {name.removeprefix(GATE): value for name, value in parts.items() if name.startswith(GATE)}
+    passed, total = parts.get("gates_passed"), parts.get("gates_total")
+    failed = [name for name, value in gates.items() if value in ("false", "0.0")]
+    if gates or (passed and total):
+        counts = f"{_whole(passed)} of {_whole(total)}" if passed and total else f"{len(gates) - len(failed)} of {len(gates)}"
+        more = f" and {len(failed) - NAMES_SHOWN} more" if len(failed) > NAMES_SHOWN else ""
+        yield f"gates {counts}" + (f"; failed: {', '.join(map(clean, failed[:NAMES_SHOWN]))}{more}" if failed else "")
+    stages = {name.removeprefix(STAGE): value for name, value in parts.items() if name.startswith(STAGE) and "." not in name}
+    if stages:
+        yield "stages " + ", ".join(f"{clean(name)} {clean(value)}" for name, value in stages.items())
+    refused = sum(name.startswith(REFUSED) for name in parts)
+    if refused:
+        yield f"{refused} refused, each named below"
+
+
+def _rules(parts: Mapping[str, str]) -> str:
+    rules = [f"{name.removeprefix(RULE)} = {clean(value)}" for name, value in parts.items() if name.startswith(RULE)]
+    return f", by rules of the configuration: {', '.join(rules)}" if rules else ""
+
+
+def _whole(text: str) -> str:
+    return text.removesuffix(".0")
