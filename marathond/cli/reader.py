@@ -97,12 +97,12 @@ def _somebody_listens(path: Path) -> bool:
 
 
 def campaign_id(connection: sqlite3.Connection, name: str | None) -> tuple[int, str] | None:
-    """The named campaign, or the newest one; None: no campaign was ever submitted.
+    """The named campaign, or the newest that runs here, else the newest that was imported; None: there is none yet.
 
     :raises CallFailed: exit 2, there is none of that name; with the names there are.
     """
     if name is None:
-        row = connection.execute("SELECT campaign_id, name FROM campaign ORDER BY campaign_id DESC LIMIT 1").fetchone()
+        row = connection.execute("SELECT campaign_id, name FROM campaign ORDER BY origin = 'run' DESC, campaign_id DESC LIMIT 1").fetchone()
         return None if row is None else (int(row[0]), str(row[1]))
     row = connection.execute("SELECT campaign_id, name FROM campaign WHERE name = ?", (name,)).fetchone()
     if row is None:

@@ -36,12 +36,12 @@ class Choice:
 
 
 def campaign_of(c: sqlite3.Connection, name: str | None) -> int:
-    """The named campaign, or the newest.
+    """The named campaign, or the newest that runs here, else the newest that was imported.
 
     :raises Refused: there is none.
     """
     if name is None:
-        row = c.execute("SELECT max(campaign_id) FROM campaign").fetchone()
+        row = c.execute("SELECT campaign_id FROM campaign ORDER BY origin = 'run' DESC, campaign_id DESC LIMIT 1").fetchone()
     else:
         row = c.execute("SELECT campaign_id FROM campaign WHERE name = ?", (name,)).fetchone()
     if row is None or row[0] is None:

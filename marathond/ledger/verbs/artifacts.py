@@ -32,10 +32,11 @@ def exported(c: sqlite3.Connection, trial_id: int, *, folder: str, records: Sequ
 
 
 def not_exported(c: sqlite3.Connection) -> list[int]:
-    """Trials at rest whose artifacts are not exported yet."""
+    """Trials at rest whose artifacts are not exported yet.  Those of imported ones lie where they were read from."""
     rows = c.execute(
         f"""SELECT trial_id FROM trial WHERE state NOT IN {LIVE}
-            AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE artifact_export.trial_id = trial.trial_id) ORDER BY trial_id"""
+            AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE artifact_export.trial_id = trial.trial_id)
+            AND NOT EXISTS (SELECT 1 FROM imported_trial WHERE imported_trial.trial_id = trial.trial_id) ORDER BY trial_id"""
     )
     return [row[0] for row in rows.fetchall()]
 
@@ -43,12 +44,12 @@ def not_exported(c: sqlite3.Connection) -> list[int]:
 def resting_changed_since(c: sqlite3.Connection, event_id: int) -> tuple[list[tuple[int, str]], int]:
     """(trial, campaign) of the trials at rest with an event after ``event_id``, and the newest event's id: the ledger's order, no clock.
 
-    Of all campaigns: a trial that an earlier life began for another one is finished by this life, too.
+    Of all campaigns that ran here: a trial that an earlier life began for another one is finished by this life, too.
     """
     newest = int(scalar(c, "SELECT coalesce(max(event_id), 0) FROM trial_event"))
     rows = c.execute(
         f"""SELECT DISTINCT trial_id, campaign.name FROM trial_event JOIN trial USING (trial_id) JOIN cell USING (cell_id)
-            JOIN campaign USING (campaign_id) WHERE event_id > ? AND state NOT IN {LIVE} ORDER BY trial_id""",
+            JOIN campaign USING (campaign_id) WHERE event_id > ? AND state NOT IN {LIVE} AND origin = 'run' ORDER BY trial_id""",
         (event_id,),
     )
     return [(row[0], row[1]) for row in rows.fetchall()], newest

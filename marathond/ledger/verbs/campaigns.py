@@ -165,7 +165,7 @@ def _parked(c: sqlite3.Connection, campaign_id: int) -> set[int]:
 def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, bool]:
     if s.replicates < 1:
         raise Refused(f"campaign {s.name}: replicates = {s.replicates}: must be at least 1")
-    row = one(c, "SELECT campaign_id, treatment_hash, treatment_json, out_dir FROM campaign WHERE name = ?", (s.name,))
+    row = one(c, "SELECT campaign_id, treatment_hash, treatment_json, out_dir, origin FROM campaign WHERE name = ?", (s.name,))
     if row is None:
         cursor = c.execute(
             """INSERT INTO campaign (name, created_at_ms, created_by, treatment_hash, treatment_json, config_json, out_dir, cell_order,
@@ -175,6 +175,8 @@ def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, b
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid, True
+    if row["origin"] != "run":
+        raise Refused(f"campaign {s.name}: that name is an imported campaign's, in which nothing runs: choose another")
     if row["treatment_hash"] != s.treatment_hash:
         changed = _changed(row["treatment_json"], s.treatment_json)
         was = f"was {_short(row['treatment_hash'])}, now {_short(s.treatment_hash)}"

@@ -193,25 +193,23 @@ def _voided(out: Tree, sieve: Sieve, told: list[str], known: set[str]) -> tuple[
 
 def _places(tree: Tree, sieve: Sieve, above: Parts) -> Iterator[tuple[Parts, Parts]]:
     """(folders of batches, the four names of a job): in the folder of voided trials a run's tree may lie below folders of its own."""
-    met = False
-    for parts in _fitting(sieve, above):
-        met = True
-        yield above, parts
-    if not met and len(above) < MAX_BATCH_DEPTH:
-        for entry in sieve.folders(above):
-            if looks_like_trial(tree, (*above, entry.name)):
-                tree.note("layout", (*above, entry.name), "a trial whose task and arm its path does not tell (task/arm/stamp/arm/trial)")
-            else:
-                yield from _places(tree, sieve, (*above, entry.name))
+    for entry in sieve.folders(above):
+        here = (*above, entry.name)
+        jobs = list(_fitting(sieve, above, entry.name))
+        if jobs:
+            yield from ((above, job) for job in jobs)
+        elif looks_like_trial(tree, here):
+            tree.note("layout", here, "a trial whose task and arm its path does not tell (task/arm/stamp/arm/trial)")
+        elif len(above) < MAX_BATCH_DEPTH:
+            yield from _places(tree, sieve, here)
 
 
-def _fitting(sieve: Sieve, above: Parts) -> Iterator[Parts]:
-    for task in _names(sieve, above):
-        for arm in _names(sieve, (*above, task)):
-            for stamp in _names(sieve, (*above, task, arm)):
-                for job in _names(sieve, (*above, task, arm, stamp)):
-                    if job in (arm, _base(arm)):
-                        yield (task, arm, stamp, job)
+def _fitting(sieve: Sieve, above: Parts, task: str) -> Iterator[Parts]:
+    for arm in _names(sieve, (*above, task)):
+        for stamp in _names(sieve, (*above, task, arm)):
+            for job in _names(sieve, (*above, task, arm, stamp)):
+                if job in (arm, _base(arm)):
+                    yield (task, arm, stamp, job)
 
 
 def _names(sieve: Sieve, parts: Parts) -> list[str]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.money import NUSD
-from marathond.core.score import Refusal, read_score
+from marathond.core.payload import parse_json
+from marathond.core.score import METRICS, REWARD_JSON, STAGES, Refusal, read_score
 from marathond.core.text import printable
 from marathond.flow.score_row import score_row
 from marathond.ledger.verbs.imports import Details
@@ -91,9 +92,22 @@ def _verdict(
         claimed = _claimed(document)
         said = f"; its result.json alone says reward {claimed}, which nobody can check" if claimed is not None else ""
         return None, f"the verifier's files are gone{said}"
+    if half := _half_written(files):
+        return score, f"{half} is half-written: its reward may be of another moment"
     if score is None:
         return None, f"no reward: {_words(reading.refusals)}"
     return score, ""
+
+
+def _half_written(files: Mapping[str, bytes]) -> str:
+    """The first of the verifier's documents that is no whole JSON (fault e07), by the extractor's own reading; empty: none."""
+    for name in (REWARD_JSON, METRICS, STAGES):
+        if name in files:
+            try:
+                parse_json(files[name].decode())
+            except (ValueError, RecursionError):
+                return name
+    return ""
 
 
 def _words(refusals: Sequence[Refusal]) -> str:
