@@ -109,15 +109,23 @@ def pool(
 
 
 @app.command()
-def findings(ctx: typer.Context, as_json: Json = False) -> None:
-    """What a person must know, worst first.  Exit status: 1 when an error is not acknowledged."""
-    from marathond.cli import lists
+def findings(
+    ctx: typer.Context,
+    number: Annotated[int | None, typer.Argument(metavar="[NO]", min=1, help="One finding, whole and with its history.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Closed ones, too, and how long they lasted.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What a person must know, worst first: what it means and what to do.  Exit status: 1 when an error is not acknowledged."""
+    from marathond.cli import findings as view
     from marathond.cli.reader import reading
 
     with reading(settled(ctx).located().paths.ledger) as connection:
-        rows = lists.findings(connection)
-    lists.show_findings(rows, screen(), now_ms(), as_json=as_json)
-    finish(Exit.FAILED if lists.unacknowledged_alarm(rows) else Exit.OK)
+        if number is not None:
+            view.show_one(view.find(connection, number), screen(), now_ms(), as_json=as_json)
+            return
+        found = view.listed(connection, everything=everything)
+    view.show(found, screen(), now_ms(), as_json=as_json)
+    finish(Exit.FAILED if view.unacknowledged_alarm(found.rows) else Exit.OK)
 
 
 @app.command()

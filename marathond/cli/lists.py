@@ -1,6 +1,6 @@
-"""``marathonctl findings`` and ``marathonctl review``: what a person has to look at.
+"""``marathonctl review``: doubtful trials that a person has to decide.
 
-Owns the layout of both lists.
+Owns the layout of the list.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from marathond.cli.output import Column, Screen, clean, number, print_json, say, span, table, text_of, wrapped
+from marathond.cli.output import Column, Screen, clean, number, print_json, say, span, table
 from marathond.core.model import trial_label
-from marathond.ledger.verbs.findings import FindingRow, open_findings
 
 DETAIL_MAX = 300
 
@@ -77,46 +75,3 @@ def show_doubts(rows: Sequence[Doubt], where: Screen, now_ms: int, *, as_json: b
     for line in table(columns, body, where):
         say(line)
     say("decide: marathonctl review TRIAL --accept --reward R --reason …, or: marathonctl review TRIAL --void --reason …")
-
-
-def findings(c: sqlite3.Connection) -> list[FindingRow]:
-    return open_findings(c)
-
-
-def show_findings(rows: Sequence[FindingRow], where: Screen, now_ms: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
-    if not rows:
-        say("no open findings")
-        return
-    body = [
-        (
-            str(row.finding_id),
-            row.severity.replace("_", "-"),
-            clean(row.code),
-            clean(row.subject),
-            span(now_ms - row.opened_at_ms),
-            str(row.times),
-            text_of(row.acked_by),
-            clean(row.detail, DETAIL_MAX),
-        )
-        for row in rows
-    ]
-    columns: list[Column] = [Column("no", right=True), Column("severity"), Column("code"), Column("subject", least=8)]
-    columns += [Column("for", right=True), Column("times", right=True), Column("ack")]
-    if where.width is None:
-        for line in table([*columns, Column("detail")], body, where):
-            say(line)
-    else:  # beside all that there is no room for what a person must read
-        head, *lines = table(columns, [row[:-1] for row in body], where)
-        say(head)
-        for line, row in zip(lines, body, strict=True):
-            say(line)
-            for part in wrapped(f"    {row[-1]}", where):
-                say(part)
-    say("acknowledge: marathonctl ack NO|CODE --reason …")
-
-
-def unacknowledged_alarm(rows: Sequence[Any]) -> bool:
-    return any(row.severity in ("error", "stop_loss") and row.acked_at_ms is None for row in rows)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from marathond.cli import daemon
-from marathond.cli.lists import show_findings
+from marathond.cli.findings import Listed, lines
 from marathond.cli.logs import follow, tame
 from marathond.cli.output import Column, Screen, cut, display_width, fields, table, wrapped
 from marathond.cli.plan import hours_at_most
@@ -265,14 +265,14 @@ def test_what_must_not_be_cut_goes_on_in_the_next_line() -> None:
     assert fields({"a": None, "b": "", "c": 0, "d": True, "e": "x"}) == "c 0, d yes, e x"
 
 
-def test_a_finding_is_read_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finding_is_read_whole_on_a_narrow_terminal() -> None:
     words = "the provider says that the account of route main is used up"
     row = FindingRow(1, None, "usage_limit", "stop_loss", "main", words, 0, 0, 1, None, None, None, None)
-    show_findings([row], Screen(width=40), 5_000, as_json=False)
-    _, first, *details, _ = capsys.readouterr().out.splitlines()
-    assert first.startswith(" 1  stop-loss  usage_limit") and " ".join(line.strip() for line in details) == words
-    show_findings([row], Screen(), 5_000, as_json=False)
-    assert capsys.readouterr().out.splitlines()[1].endswith(f"  {words}")
+    shown = list(lines(Listed([row], {}, {"house": (1, 1)}), Screen(width=40), 5_000))
+    assert all(len(line) <= 40 for line in shown[:-1]), shown
+    assert shown[0] == "open findings: house 1 of 1 (1" and shown[3].startswith("   1 STOP-LOSS usage_limit main")
+    assert words in " ".join(line.strip() for line in shown)
+    assert f"     {words}" in lines(Listed([row], {}, {"house": (1, 1)}), Screen(), 5_000)
 
 
 def test_tables_fit_a_terminal_and_are_whole_elsewhere() -> None:

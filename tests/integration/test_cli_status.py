@@ -134,7 +134,7 @@ def test_an_alarm_degrades_until_a_person_acknowledges_it(rig: Rig) -> None:
     answer = rig.run("status")
     assert answer.code == 1 and "degraded · 2 findings (0 stop-loss)" in answer.out and "  leak n1: redevil second" in answer.out
     listed = rig.run("findings")
-    assert listed.code == 1 and "\x1b" not in listed.out and listed.out.splitlines()[1].split()[:3] == ["1", "error", "leak"]
+    assert listed.code == 1 and "\x1b" not in listed.out and listed.out.splitlines()[2].split()[:3] == ["1", "error", "leak"]
     with rig.sql() as c:
         findings.ack(c, 1, author="ana", reason="known", now_ms=now_ms())
     assert "healthy · 2 findings (0 stop-loss, 1 acknowledged)" in rig.ask("status")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from marathond.ledger.verbs.sql import must
+from marathond.ledger.verbs.sql import must, one
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +68,50 @@ def open_findings(c: sqlite3.Connection) -> list[FindingRow]:
            ORDER BY CASE severity WHEN 'stop_loss' THEN 0 WHEN 'error' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, finding_id"""
     )
     return [FindingRow(**dict(row)) for row in rows.fetchall()]
+
+
+def closed_findings(c: sqlite3.Connection) -> list[FindingRow]:
+    """Those that are over, the last one first."""
+    rows = c.execute("SELECT * FROM finding WHERE closed_at_ms IS NOT NULL ORDER BY closed_at_ms DESC, finding_id DESC")
+    return [FindingRow(**dict(row)) for row in rows.fetchall()]
+
+
+def counts(c: sqlite3.Connection) -> dict[int | None, tuple[int, int]]:
+    """Campaign (None: the house) to (open ones, all there ever were); who never had one is not there."""
+    rows = c.execute(
+        """SELECT campaign_id, count(*) FILTER (WHERE closed_at_ms IS NULL), count(*) FROM finding
+           GROUP BY campaign_id ORDER BY campaign_id IS NULL, campaign_id"""
+    )
+    return {row[0]: (int(row[1]), int(row[2])) for row in rows.fetchall()}
+
+
+def finding(c: sqlite3.Connection, finding_id: int) -> FindingRow | None:
+    row = one(c, "SELECT * FROM finding WHERE finding_id = ?", (finding_id,))
+    return None if row is None else FindingRow(**dict(row))
+
+
+def same(c: sqlite3.Connection, code: str, subject: str) -> list[FindingRow]:
+    """All that there ever were of one code and subject, newest first."""
+    rows = c.execute("SELECT * FROM finding WHERE code = ? AND subject = ? ORDER BY finding_id DESC", (code, subject))
+    return [FindingRow(**dict(row)) for row in rows.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One sending of a finding's notice."""
+
+    channel: str
+    tries: int
+    told_at_ms: int | None
+    gave_up_at_ms: int | None
+    answer: str
+
+
+def told_of(c: sqlite3.Connection, finding_id: int) -> list[Told]:
+    """What people were told of it, by channel (core/notices.py makes the key)."""
+    rows = c.execute(
+        """SELECT channel, tries, told_at_ms, gave_up_at_ms, answer FROM notice_sending JOIN notice USING (notice_id)
+           WHERE key = ? ORDER BY channel""",
+        (f"finding:{finding_id}",),
+    )
+    return [Told(*row) for row in rows.fetchall()]
