@@ -95,6 +95,7 @@ class CampaignPlan:
     money: MoneyPlan | None = None
     benchmark: BenchmarkPlan | None = None
     digests: str = ""
+    contrasts: tuple[tuple[str, str], ...] = ()
 
 
 def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) -> CampaignPlan:
@@ -136,6 +137,7 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
         money=money_plan(settings, cells, settings.daemon.ledger),
         benchmark=benchmark_plan(settings, reading),
         digests=digest_words(settings, reading),
+        contrasts=settings.comparison.contrasts,
     )
 
 
@@ -221,6 +223,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
     say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
     say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    if words := contrast_words(plan.arms, plan.contrasts):
+        say(where.fit(words))
     for line in benchmark_words(plan.benchmark) if plan.benchmark else ():
         say(line)
     if plan.digests:
@@ -248,6 +252,14 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     for task in plan.tasks:
         for warning in task.warnings:
             note(f"note: {clean(task.name)}: {clean(warning)}")
+
+
+def contrast_words(arms: Sequence[str], contrasts: Sequence[tuple[str, str]]) -> str:
+    """What will be compared; empty for one arm alone."""
+    if contrasts:
+        return f"compares {', '.join(f'{clean(a)} against {clean(b)}' for a, b in contrasts)}"
+    pairs = len(arms) * (len(arms) - 1) // 2
+    return f"compares every pair of arms, {pairs} in all: [comparison] declares none" if pairs else ""
 
 
 def _obstacles(plan: CampaignPlan) -> Iterator[str]:

@@ -239,4 +239,5 @@ def _imported(c: sqlite3.Connection, campaign_id: int) -> tuple[str, ...]:
 def _reading(row: sqlite3.Row) -> str:
     at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     refused = f", {row['refused']} listed and not taken" if row["refused"] else ""
-    return f"{row['trials']} trials from {row['source']} ({row['kind']}) by {row['author']} at {at}{refused}"
+    trials = f"{row['trials']} trial{'' if row['trials'] == 1 else 's'}"
+    return f"{trials} from {row['source']} ({row['kind']}) by {row['author']} at {at}{refused}"
