@@ -28,6 +28,7 @@ from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.findings import FindingRow
+from marathond.ledger.verbs.imports import ReadingRow, readings
 from marathond.ledger.verbs.networks import PoolRow
 from marathond.ledger.verbs.settings import Observation
 from marathond.service.protocol import Exit
@@ -105,12 +106,19 @@ class Status:
     provider: Provider | None = None
     degraded: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    readings: list[ReadingRow] = field(default_factory=list)
+    """Where an imported campaign was read from; empty: it runs here."""
     columns: tuple[Column, ...] = ()
     """Of scores: which there are, and why not (fault d11)."""
+    ledger: str = ""
+    """The file that was really read (fault e01); empty: one in memory."""
 
     @property
     def health(self) -> str:
-        """``down``, ``degraded``, ``unknown`` or ``healthy``, the worst that is known first."""
+        """``down``, ``degraded``, ``unknown`` or ``healthy``, the worst that is known first.  Of an imported campaign always healthy: no
+        daemon has anything to do with it."""
+        if self.readings:
+            return "healthy"
         if self.life.alive is False:
             return "down"
         if self.degraded:
@@ -142,13 +150,14 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     slots = _concurrency(observed.get("limits"), life)
     begun = [trial.created_at_ms for trial in live]
     blocked = _no_progress(life, engine)
+    there = [] if found is None else readings(c, found[0])
     disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
     return Status(
         now_ms=now_ms,
         life=life,
         campaign=None if found is None else found[1],
         cells=cells,
-        eta=estimate(cells, begun, lengths, slots, stops, now_ms, blocked=blocked),
+        eta=Eta(None, "imported: nothing runs in it") if there else estimate(cells, begun, lengths, slots, stops, now_ms, blocked=blocked),
         parks=_parks(verbs.parked_by_code(c, found[0])) if found is not None and cells.parked else [],
         arms=arms,
         live=live,
@@ -162,6 +171,8 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         provider=gather_provider(gateway) if gateway is not None and any(arm.asks_model for arm in arms) else None,
         degraded=_illnesses(findings, stops, engine),
         unseen=_unseen(life, pools, disk, engine, waiting),
+        readings=there,
+        ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
         columns=() if found is None else columns_of(c, found[0]),
     )
 

@@ -22,6 +22,7 @@ from marathond.cli.output import note
 from marathond.cli.reader import check_trial, reading
 from marathond.core.model import LIVE_STATES, AgentKind, TrialState, trial_label
 from marathond.core.text import printable
+from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
 
@@ -43,6 +44,8 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
                JOIN arm ON arm.arm_id = trial.arm_id LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
             (trial_id,),
         ).fetchone()
+    if row["kind"] == IMPORTED_KIND:
+        raise CallFailed(f"{trial_label(trial_id)} was imported: its files stay where marathonctl show {trial_label(trial_id)} says")
     export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
     talks = row["kind"] == AgentKind.CODEX and not verifier
     path = log_file(state_dir, export, trial_id, verifier=verifier, talks=talks)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from marathond.cli import show_loopx, show_model, show_scores
+from marathond.cli import show_import, show_loopx, show_model, show_scores
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, fields, plural, say, screen, span, table, text_of, when
 from marathond.core.detached import WRAPPER
@@ -66,6 +66,9 @@ def _identity(trial: TrialShown) -> Iterator[str]:
     yield f"{trial_label(x.trial_id)}  {x.state}   attempt {x.attempt} of {len(trial.attempts)}"
     yield f"  campaign {clean(x.campaign)}   task {clean(x.task)}   arm {clean(x.arm)}   replicate {x.replicate}"
     yield f"  cell {cell_label(x.cell_id)} ({trial.cell_state})   block {block_label(x.block_id)}"
+    if trial.imported is not None:
+        yield from show_import.section(trial.imported)
+        return
     yield f"  task digest {text_of(x.task_digest)}"
     if x.container is not None:
         gone = f", gone {when(x.container.gone_at_ms)}" if x.container.gone_at_ms else ""
@@ -179,6 +182,9 @@ def _attempts(trial: TrialShown, where: Screen) -> Iterator[str]:
 
 def _files(trial: TrialShown, where: Screen, state_dir: Path) -> Iterator[str]:
     yield ""
+    if trial.imported is not None:
+        yield "  its files stay where they were read from; nothing of them was copied"
+        return
     if trial.folder is None:
         yield f"  artifacts not exported yet; run directory {state_dir / 'r' / trial_label(trial.context.trial_id)}"
         return

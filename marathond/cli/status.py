@@ -135,6 +135,8 @@ def as_json(status: Status) -> dict[str, Any]:
 
 def render(status: Status, where: Screen) -> list[str]:
     """The screen, line by line."""
+    if status.readings:
+        return [*_imported(status, where), *(["", *_arms(status, where)] if status.arms else [])]
     lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
     lines += [*(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
     if status.arms:
@@ -143,6 +145,22 @@ def render(status: Status, where: Screen) -> list[str]:
         lines += ["", *_live(status, where)]
     waiting = _waiting(status)
     return [*lines, *([""] if waiting and not status.live else []), *(where.fit(line) for line in waiting)]
+
+
+def _imported(status: Status, where: Screen) -> list[str]:
+    """Nothing runs in an imported campaign: where it was read from, instead of what a daemon would say.
+
+    A cell without a result is missing, not open.
+    """
+    cells = status.cells
+    counts = [f"{cells.done} done", f"{cells.open} missing", *([f"{cells.review} review"] if cells.review else [])]
+    lines = [where.fit(f"{where.paint(f'campaign {clean(status.campaign)}', 'bold')}  imported: nothing runs in it")]
+    for row in status.readings:
+        listed = f", {row.refused} listed and not taken" if row.refused else ""
+        words = f"{plural(row.trials, 'trial')} from {clean(row.source)} ({clean(row.kind)})"
+        lines.append(where.fit(f"  {words} by {clean(row.author)} at {clock(row.at_ms, status.now_ms)}{listed}"))
+    review = [where.fit(f"  {cells.review} in review: marathonctl review")] if cells.review else []
+    return [*lines, where.fit(f"cells {cells.total}: {' · '.join(counts)}"), *review]
 
 
 def _head(status: Status, where: Screen) -> list[str]:
@@ -214,7 +232,8 @@ def _eta(eta: Eta, status: Status) -> str:
 
 def _resources(status: Status) -> list[str]:
     pools = [_pool_text(pool.engine if len(status.pools) > 1 else "", pool) for pool in status.pools]
-    return [f"networks {' · '.join(pools) if pools else UNKNOWN}", f"disk {_disk(status.disk)}"]
+    ledger = f"ledger {clean(status.ledger)}" if status.ledger else ""
+    return [f"networks {' · '.join(pools) if pools else UNKNOWN}", f"disk {_disk(status.disk)}", ledger]
 
 
 def _pool_text(engine: str, pool: Any) -> str:
@@ -252,11 +271,11 @@ def _arms(status: Status, where: Screen) -> list[str]:
         (
             Column("budget-ended" if roomy else "budget", right=True),
             lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"),
-            True,
+            not status.readings,
         ),
         (Column("voids", right=True), lambda a: str(a.voids), True),
-        (Column("running", right=True), lambda a: str(a.claimed), True),
-        (Column("open", right=True), lambda a: str(a.open), True),
+        (Column("running", right=True), lambda a: str(a.claimed), not status.readings),
+        (Column("missing" if status.readings else "open", right=True), lambda a: str(a.open), True),
         (Column("parked", right=True), lambda a: str(a.parked), roomy and any(arm.parked for arm in arms)),
         (Column("review", right=True), lambda a: str(a.review), roomy and any(arm.review for arm in arms)),
     ]

@@ -38,6 +38,9 @@ def campaign_outcome(c: sqlite3.Connection, name: str | None) -> Outcome:
     rows = c.execute("SELECT state, count(*) FROM cell_state WHERE campaign_id = ? GROUP BY state", (found[0],)).fetchall()
     count = {str(row[0]): int(row[1]) for row in rows}
     text = f"{clean(found[1])}: " + ", ".join(f"{count[state]} {state}" for state in sorted(count))
+    if c.execute("SELECT origin FROM campaign WHERE campaign_id = ?", (found[0],)).fetchone()[0] == "import":
+        whole = count.keys() <= {"done"}
+        return Outcome(Exit.OK if whole else Exit.FAILED, f"{text}; imported, so nothing runs in it")
     if count.get("open") or count.get("claimed") or not count:
         return Outcome(None, text)
     return Outcome(Exit.FAILED if count.get("parked") or count.get("review") else Exit.OK, text)

@@ -7,8 +7,6 @@ files, nor decide what counts.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,9 +185,8 @@ def import_cells(c: sqlite3.Connection, import_id: int, cells: Iterable[Imported
 def _import_trial(c: sqlite3.Connection, import_id: int, cell_id: int, trial: ImportedTrial, now_ms: int) -> int:
     claim_id = _insert(
         c,
-        f"INSERT INTO claim (cell_id, token, run_id, claimed_at_ms) VALUES (?, ?, {NEWEST_RUN}, ?)",
+        f"INSERT INTO claim (cell_id, token, run_id, claimed_at_ms) VALUES (?, 'import-' || lower(hex(randomblob(8))), {NEWEST_RUN}, ?)",
         cell_id,
-        f"import-{secrets.token_hex(8)}",
         now_ms,
     )
     trial_id = _insert(
@@ -241,6 +238,61 @@ def origin_of_trial(c: sqlite3.Connection, trial_id: int) -> str | None:
     return None if origin is None else str(origin)
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedRow:
+    """Where a trial was read from and what its source says of it; ``at_ms``: when it was read, ``author``: by whom."""
+
+    kind: str
+    source: str
+    author: str
+    at_ms: int
+    key: str
+    sha256: str
+    model: str | None
+    started_at_ms: int | None
+    agent_ms: int | None
+    ended_by: str | None
+    tokens: int | None
+    cost_nusd: int | None
+    turns: int | None
+
+
+def imported_row(c: sqlite3.Connection, trial_id: int) -> ImportedRow | None:
+    """None: it was run here."""
+    row = one(
+        c,
+        """SELECT kind, source, author, at_ms, key, sha256, model, started_at_ms, agent_ms, ended_by, tokens, cost_nusd, turns
+           FROM imported_trial JOIN import USING (import_id) WHERE trial_id = ?""",
+        (trial_id,),
+    )
+    return None if row is None else ImportedRow(**dict(row))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRow:
+    """One reading of a source into a campaign.  ``refused``: entries that it listed and did not take."""
+
+    import_id: int
+    kind: str
+    source: str
+    author: str
+    at_ms: int
+    trials: int
+    refused: int
+
+
+def readings(c: sqlite3.Connection, campaign_id: int) -> list[ReadingRow]:
+    """Of an imported campaign, oldest first; empty: it was run here."""
+    rows = c.execute(
+        """SELECT import_id, kind, source, author, at_ms,
+               (SELECT count(*) FROM imported_trial WHERE imported_trial.import_id = import.import_id) AS trials,
+               json_array_length(refused_json) AS refused
+           FROM import WHERE campaign_id = ? ORDER BY import_id""",
+        (campaign_id,),
+    ).fetchall()
+    return [ReadingRow(**dict(row)) for row in rows]
+
+
 def _campaign_of(c: sqlite3.Connection, import_id: int) -> int:
     return int(must(one(c, "SELECT campaign_id FROM import WHERE import_id = ?", (import_id,)), f"import {import_id}")[0])
 
@@ -267,6 +319,8 @@ def _add_arm(c: sqlite3.Connection, campaign_id: int, name: str, position: int) 
 
 def _hash(*parts: str) -> str:
     """Stands where a treatment's hash would: nothing is known of the treatment but its name."""
+    import hashlib  # here: status reads imported campaigns, too, and must start quickly
+
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 

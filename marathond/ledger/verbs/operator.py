@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marathond.core.errors import Refused
-from marathond.core.model import trial_label
+from marathond.core.model import cell_label, trial_label
 from marathond.ledger.verbs.as_read import row_as_read
 from marathond.ledger.verbs.parks import end_parks_by_person
 from marathond.ledger.verbs.selection import Touched, look_at, select_trials
@@ -27,6 +27,7 @@ __all__ = [
     "UnvoidResult",
     "VoidResult",
     "decide_review",
+    "look_at",
     "retry",
     "select_trials",
     "unpark",
@@ -251,10 +252,14 @@ def retry(
 ) -> RetryResult:
     """Open a parked cell again, named by itself or by one of its trials.
 
-    :raises Refused: the cell is done or in review.
+    :raises Refused: the cell is done or in review, or of an imported campaign.
     """
     if trial_id is not None:
         cell_id = look_at(c, trial_id).cell_id
+    if scalar(c, "SELECT origin FROM cell JOIN campaign USING (campaign_id) WHERE cell_id = ?", (cell_id,)) == "import":
+        raise Refused(
+            f"{cell_label(cell_id or 0)} is of an imported campaign: nothing can run in it; what was run elsewhere is imported again"
+        )
     row = must(one(c, "SELECT cell_id, state, trial_id FROM cell_state WHERE cell_id = ?", (cell_id,)), f"cell {cell_id}")
     if row["state"] == "done":
         raise Refused(f"{trial_label(row['trial_id'])} counts for this cell: void it first")

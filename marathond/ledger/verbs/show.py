@@ -14,6 +14,7 @@ from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow
+from marathond.ledger.verbs.imports import ImportedRow, imported_row
 from marathond.ledger.verbs.money import TrialUsage, usage_of
 from marathond.ledger.verbs.sql import one
 from marathond.ledger.verbs.usage import held_ms
@@ -123,6 +124,8 @@ class TrialShown:
     log: tuple[LogEntry, ...]
     columns: tuple[Column, ...] = ()
     """Of scores, in its campaign: which there are, and why not (fault d11)."""
+    imported: ImportedRow | None = None
+    """Where it was read from; None: it was run here."""
 
 
 def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:
@@ -151,6 +154,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         receipt=receipt(c, trial_id),
         log=tuple(entries(c, trial_id)),
         columns=columns_of(c, context.campaign_id),
+        imported=imported_row(c, trial_id),
     )
 
 
