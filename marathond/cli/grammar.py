@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from marathond.cli import (
     commands_arms,
     commands_decide,
+    commands_doctor,
     commands_image,
     commands_import,
     commands_keep,
@@ -23,7 +24,7 @@ from marathond.cli.app import app
 from marathond.service.protocol import Exit
 
 PARTS = (
-    *(commands_look, commands_decide, commands_keep, commands_stage, commands_image),
+    *(commands_look, commands_doctor, commands_decide, commands_keep, commands_stage, commands_image),
     *(commands_preflight, commands_rehearse, commands_arms, commands_report, commands_import),
 )
 

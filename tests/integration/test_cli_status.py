@@ -36,7 +36,7 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     assert lines[0].endswith("campaign x   healthy · 1 in review")
     assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration)")
     assert lines[2] == "  1 in review: marathonctl review"
-    assert lines[3] == "networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free"
+    assert lines[3] == f"networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free   ledger {rig.ledger}"
     table = [line.split() for line in lines[5:8]]
     assert table[0] == ["arm", "done", "reward", "partial", "tests", "budget-ended", "voids", "running", "open", "review"]
     assert table[1] == ["plain", "1", "1.00", "(1/1)", "0.50", "0.75", "0", "%", "0", "1", "0", "0"]

@@ -1,0 +1,29 @@
+"""The sub-command doctor: arguments and help."""
+
+from __future__ import annotations
+
+import typer
+
+from marathond.cli.app import Campaign, Json, app, finish, now_ms, settled
+from marathond.cli.output import screen
+from marathond.core.errors import LedgerRefused
+from marathond.service.protocol import Exit
+
+
+@app.command()
+def doctor(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) -> None:
+    """Can the watcher see (a planted fault per rule), and is what it counts by alive?  Reads only; needs no daemon.
+
+    Exit status: 0 all good, 1 a proof failed or a source is dead, 4 something is unknown or the ledger cannot be looked at.
+    """
+    from marathond.cli import ctl
+    from marathond.cli import doctor as view
+
+    try:
+        report = view.gather(settled(ctx).located().paths, campaign, now_ms())
+    except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
+        ctl.report(error)
+        finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
+        return
+    view.show(report, screen(), as_json_=as_json)
+    finish(report.exit_code)

@@ -1,0 +1,170 @@
+"""``marathonctl doctor``: can the watcher see, and is what it counts by alive?
+
+Owns the screen and the exit status.  The first line says which ledger, host and campaign were looked at: a monitor that looked at the wrong
+place said OK all night (fault e01).  It never says ok for what it did not look at (fault e04).
+
+Exit status: 0 all good; 1 a proof failed or a source is dead; 4 something is unknown, or the ledger cannot be read, or is another host's.
+"""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from marathond import __version__
+from marathond.cli.doctor_status import prove_status
+from marathond.cli.output import UNKNOWN, Column, Screen, clean, print_json, say, table, when, wrapped
+from marathond.cli.reader import campaign_id, daemon_life, reading
+from marathond.core.paths import DaemonPaths
+from marathond.ledger.place import is_elsewhere, read_identity
+from marathond.ledger.verbs.runs import last_run
+from marathond.service.doctor import run, sources
+from marathond.service.doctor.run import Proof
+from marathond.service.doctor.sources import DEAD, Daemon, Place, Source
+from marathond.service.protocol import Exit
+
+_SHADES = {sources.OK: "green", DEAD: "red", sources.UNKNOWN: "yellow", sources.NOTHING: "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked at.  ``elsewhere``: in what this place differs from the one that the ledger knows; empty: it is its own."""
+
+    ledger: str
+    ledger_id: str
+    made_on: str
+    host: str
+    version: str
+    campaign: str | None
+    campaigns: int
+    cells: int
+    daemon: str
+    elsewhere: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    looked: Looked
+    proofs: list[Proof]
+    sources: list[Source]
+
+    @property
+    def exit_code(self) -> int:
+        if any(not proof.ok for proof in self.proofs) or any(row.verdict == DEAD for row in self.sources):
+            return Exit.FAILED
+        return Exit.BLIND if self.looked.elsewhere or any(row.verdict == sources.UNKNOWN for row in self.sources) else Exit.OK
+
+
+def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
+    """Look first, then prove: what is looked at is a moment, and the proof takes seconds.
+
+    :raises LedgerRefused: the ledger is missing, none, or cannot be read.  :raises CallFailed: no such campaign.
+    """
+    with reading(paths.ledger) as connection:
+        found = campaign_id(connection, campaign)
+        looked = _looked(connection, paths, found, now_ms)
+        if looked.elsewhere:
+            return Report(looked, [], [])
+        life = daemon_life(last_run(connection), paths.control_socket, now_ms)
+        place = Place(connection, found, paths.state_dir, now_ms, Daemon(life.alive, life.why))
+        rows = sources.look(place)
+    return Report(looked, [*run.prove_rules(), *prove_status()], rows)
+
+
+def _looked(c: sqlite3.Connection, paths: DaemonPaths, found: tuple[int, str] | None, now_ms: int) -> Looked:
+    path = Path(paths.ledger).resolve()
+    identity, host = read_identity(c, path), socket.gethostname()
+    life = daemon_life(last_run(c), paths.control_socket, now_ms)
+    running = {
+        True: f"running, pid {UNKNOWN if life.run is None else life.run.pid}",
+        False: f"not running ({life.why})",
+        None: f"{UNKNOWN}: {life.why}",
+    }
+    campaigns = c.execute("SELECT count(*) FROM campaign").fetchone()[0]
+    cells = 0 if found is None else c.execute("SELECT count(*) FROM cell WHERE campaign_id = ?", (found[0],)).fetchone()[0]
+    return Looked(
+        ledger=str(path),
+        ledger_id=identity.ledger_id,
+        made_on=f"{identity.host} at {when(identity.created_at_ms)}",
+        host=host,
+        version=__version__,
+        campaign=None if found is None else found[1],
+        campaigns=campaigns,
+        cells=cells,
+        daemon=running[life.alive],
+        elsewhere=is_elsewhere(identity, path, host),
+    )
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    proofs = [{**asdict(proof), "ok": proof.ok} for proof in report.proofs]
+    looked, rows = asdict(report.looked), [asdict(row) for row in report.sources]
+    return {"exit": int(report.exit_code), "looked_at": looked, "proofs": proofs, "sources": rows}
+
+
+def show(report: Report, where: Screen, *, as_json_: bool) -> None:
+    if as_json_:
+        print_json(as_json(report))
+        return
+    for line in lines(report, where):
+        say(line)
+
+
+def lines(report: Report, where: Screen) -> list[str]:
+    looked = report.looked
+    campaign = "no campaign yet" if looked.campaign is None else f"campaign {clean(looked.campaign)} ({looked.cells} cells)"
+    of = f"1 of {looked.campaigns} campaigns" if looked.campaigns > 1 else ""
+    first = f"ledger {clean(looked.ledger)} on host {clean(looked.host)}, {campaign}{f', {of}' if of else ''}"
+    second = (
+        f"  {looked.ledger_id}, made on {clean(looked.made_on)}; marathond {clean(looked.daemon)}; this is marathonctl {looked.version}"
+    )
+    head = [*wrapped(first, where), *wrapped(second, where)]
+    if looked.elsewhere:
+        words = f"not looked at: {clean(looked.elsewhere)}. Run doctor there, or say which it is: marathonctl ledger adopt"
+        return [*head, *wrapped(where.paint(words, "red"), where)]
+    return [*head, "", *_proofs(report.proofs, where), "", *_sources(report.sources, where), "", *_verdict(report, where)]
+
+
+def _proofs(proofs: Sequence[Proof], where: Screen) -> list[str]:
+    found = []
+    for kind, words in (("rule", "rules of the audit"), ("status", "looks of status")):
+        mine = [proof for proof in proofs if proof.kind == kind]
+        bad = [proof for proof in mine if not proof.ok]
+        line = f"can it see: {len(mine) - len(bad)} of {len(mine)} {words} are silent when all is well and find the fault planted for them"
+        found += wrapped(line, where)
+        for proof in bad:
+            found += [where.paint(part, "red") for part in wrapped(f"  FAILED {clean(proof.name)}: {clean(proof.why)}", where)]
+    return found
+
+
+def _sources(rows: Sequence[Source], where: Screen) -> list[str]:
+    columns = (Column("source"), Column(""), Column("seen", right=True), Column("of what", least=12, wrap=True))
+    body = [
+        (
+            clean(row.name),
+            where.paint(row.verdict, _SHADES[row.verdict]),
+            _seen(row),
+            clean(f"{row.things}, {'the house' if row.campaign == sources.HOUSE else f'campaign {row.campaign}'}"),
+            clean(row.why),
+        )
+        for row in rows
+    ]
+    return table((*columns, Column("why", least=16, wrap=True)), body, where)
+
+
+def _seen(row: Source) -> str:
+    seen, total = (UNKNOWN if value is None else str(value) for value in (row.seen, row.total))
+    return "-" if row.verdict == sources.NOTHING else f"{seen} of {total}"
+
+
+def _verdict(report: Report, where: Screen) -> list[str]:
+    bad = [proof.name for proof in report.proofs if not proof.ok]
+    dead = [row.name for row in report.sources if row.verdict == DEAD]
+    blind = [row.name for row in report.sources if row.verdict == sources.UNKNOWN]
+    parts = [f"{word}: {clean(', '.join(names))}" for word, names in (("FAILED", bad), ("dead", dead), ("unknown", blind)) if names]
+    words = "; ".join(parts) if parts else "all that was looked at is alive, and the watcher sees"
+    return [where.paint(part, "red" if bad or dead else "yellow" if blind else "green") for part in wrapped(words, where)]
