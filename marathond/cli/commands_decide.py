@@ -1,6 +1,6 @@
-"""Sub-commands by which a person decides: void, unvoid, review, retry, unpark, pause, resume, drain, stop, submit, set, ack.
+"""Sub-commands by which a person decides: void, unvoid, review, regrade, retry, unpark, pause, resume, drain, stop, submit, set, ack.
 
-Owns their arguments and help; the daemon carries them out.
+Owns their arguments and help; the daemon carries them out, all but regrade, which needs the ledger for itself.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, now_ms, settled
+from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, finish, now_ms, settled
 from marathond.cli.client import CallFailed
-from marathond.cli.output import screen
+from marathond.cli.output import print_json, screen
 from marathond.service.protocol import Exit
 
 
@@ -26,19 +26,20 @@ def void(
     task: TaskName = None,
     replicate: Annotated[int | None, typer.Option("--replicate", min=1, help="Only of this replicate.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="Only begun since: 90m, 2h, 1d or an ISO-8601 time.")] = None,
+    block: Annotated[str | None, typer.Option("--block", help="Every standing trial of a block, such as b0174.")] = None,
     campaign: Campaign = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be voided.")] = False,
 ) -> None:
     """Withdraw trials: infrastructure made them meaningless.  Their cells run again; rows, scores and artifacts are kept."""
     from marathond.cli import mutate
-    from marathond.cli.reader import trial_number
+    from marathond.cli.reader import number_of, trial_number
 
     ids = [trial_number(text) for text in trials or []]
-    filters = (arm, task, replicate, since)
+    filters = (arm, task, replicate, since, block)
     filtered = any(value is not None for value in filters)
     if bool(ids) == filtered:
         both = ", not both" if filtered else ""
-        raise CallFailed(f"void: name trials, or give filters (--arm, --task, --replicate, --since){both}", Exit.USAGE)
+        raise CallFailed(f"void: name trials, or give filters (--arm, --task, --replicate, --since, --block){both}", Exit.USAGE)
     since_ms = None if since is None else mutate.since(since, now_ms())
     ask(
         ctx,
@@ -51,6 +52,7 @@ def void(
         task=task,
         replicate=replicate,
         since_ms=since_ms,
+        block=None if block is None else number_of(block, "b", "a block such as b0174"),
         campaign=campaign,
         dry_run=dry_run,
     )
@@ -84,28 +86,77 @@ def unvoid(
 def review(
     ctx: typer.Context,
     trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="Without it: the list of open reviews.")] = None,
-    accept: Annotated[bool, typer.Option("--accept", help="It counts, with --reward.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="It counts: as it was read, or with --reward.")] = False,
     void: Annotated[bool, typer.Option("--void", help="It does not count; its cell runs again.")] = False,
     reward: Annotated[float | None, typer.Option("--reward", min=0, max=1, help="The reward you read from the evidence.")] = None,
+    code: Annotated[str | None, typer.Option("--code", help="Of a void: operator, provider, or another void code.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the decision and your name.")] = None,
     campaign: Campaign = None,
     as_json: Json = False,
 ) -> None:
-    """Doubtful trials: list them, or decide one."""
-    from marathond.cli import lists, mutate
+    """Doubtful trials: list them; show one with the evidence of both sides; or decide one."""
+    from marathond.cli import mutate, reviews
     from marathond.cli.reader import campaign_id, reading, trial_number
 
+    located = settled(ctx).located().paths
     if trial is None or trial == "list":
         if accept or void:
             raise CallFailed("review: name the trial to decide", Exit.USAGE)
-        with reading(settled(ctx).located().paths.ledger) as connection:
+        with reading(located.ledger) as connection:
             chosen = None if campaign is None else campaign_id(connection, campaign)
-            rows = lists.doubts(connection, None if chosen is None else chosen[0])
-        lists.show_doubts(rows, screen(), now_ms(), as_json=as_json)
+            rows = reviews.doubts(connection, None if chosen is None else chosen[0])
+        reviews.show_doubts(rows, screen(), now_ms(), as_json=as_json)
+        return
+    if not accept and not void and reward is None and reason is None:
+        with reading(located.ledger) as connection:
+            case = reviews.find(connection, trial_number(trial), located.state_dir)
+        if as_json:
+            print_json(reviews.as_json(case, now_ms()))
+        else:
+            reviews.print_case(case, screen(), now_ms())
         return
     if accept == void or reason is None:
-        raise CallFailed("review: give --accept --reward R or --void, and --reason", Exit.USAGE)
-    ask(ctx, mutate.review, trial=trial_number(trial), accept=accept, reward=reward, reason=reason)
+        raise CallFailed("review: give --accept [--reward R] or --void, and --reason", Exit.USAGE)
+    ask(ctx, mutate.review, trial=trial_number(trial), accept=accept, reward=reward, code=code, reason=reason)
+
+
+@app.command()
+def regrade(
+    ctx: typer.Context,
+    trials: Trials = None,
+    campaign: Campaign = None,
+    task: TaskName = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would differ; also while marathond runs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read stored artifacts again with this version's extractor.  Older scores are kept; a person's word is never overwritten.
+
+    Exit status: 1 when something was refused: a file that is missing, or is not what was exported.
+    """
+    from marathond.cli import regrade as again
+    from marathond.cli.reader import trial_number
+    from marathond.service.effective import score_rules
+
+    if trials and (campaign is not None or task is not None):
+        raise CallFailed("regrade: name trials, or give --campaign and --task, not both", Exit.USAGE)
+    chosen = settled(ctx)
+    located = chosen.located()
+    rules = {}
+    if located.config is not None:
+        settings = chosen.settings()
+        rules = {settings.campaign.name: score_rules(settings)}
+    finish(
+        again.run(
+            located.paths.ledger,
+            screen(),
+            trials=[trial_number(text) for text in trials or []],
+            campaign=campaign,
+            task=task,
+            rules=rules,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+    )
 
 
 @app.command()

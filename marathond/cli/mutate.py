@@ -56,13 +56,19 @@ def by(author: object, at_ms: int, reason: object) -> str:
 
 def void(socket: Path, args: Mapping[str, Any]) -> int:
     """Send, and say what came of it."""
-    answer: Answer = call(socket, "void", dict(args))
+    return say_void(call(socket, "void", dict(args)), args)
+
+
+def say_void(answer: Answer, args: Mapping[str, Any]) -> int:
+    """What came of a void; the exit code."""
     if "would_void" in answer:
         say(f"would void {plural(answer['count'], 'trial')}; nothing was changed")
         for row in answer["would_void"]:
-            say(
-                f"  {trial_label(row['trial_id'])}  {clean(row['arm'])}  {clean(row['task'])}  replicate {row['replicate']}  {row['state']}"
-            )
+            known = "" if row["reward"] is None else f", reward {row['reward']:g} is known"
+            words = f"{clean(row['arm'])}  {clean(row['task'])}  replicate {row['replicate']}  {row['state']}{known}"
+            say(f"  {trial_label(row['trial_id'])}  {words}")
+        if late := sum(row["reward"] is not None for row in answer["would_void"]):
+            say(f"  {plural(late, 'post-score void')} among them; counted as such in every report")
         return Exit.OK
     count = answer["count"]
     for row in answer["already"][:NAMED_MAX]:
@@ -87,11 +93,35 @@ def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
         say(f"voided {trial_label(rows[0]['trial_id'])} ({clean(rows[0]['arm'])}, {_score(rows[0])})")
     else:
         say(f"voided {plural(total, 'trial')}: {_names(rows, total)}")
-    known = sum(row["score_was_known"] for row in rows)
-    if known and total > 1:
-        say(f"  {known} of them had a score: counted as post-score voids")
+    _say_known([row for row in rows if row["score_was_known"]], answer, args, total)
     undo = _undo(rows, answer["batch"], bool(args.get("pair")))
+    if not answer["reopened"] and answer["imported"]:
+        say(f"  imported, so nothing runs in {'its cell' if total == 1 else 'their cells'} again · undo: {undo}")
+        return
     say(f"  {plural(answer['reopened'], 'cell')} open again · undo (until the cell runs again; pause first): {undo}")
+
+
+def _say_known(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any], total: int) -> None:
+    """Aloud: a side of a pair that is withdrawn after its score was seen turns a comparison round (fault a08)."""
+    if not known:
+        return
+    if total > 1:
+        shown = ", ".join(f"{trial_label(row['trial_id'])} {clean(row['arm'])} {_reward(row)}" for row in known[:NAMED_MAX])
+        more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+        say(f"  {len(known)} of them had a score: counted as post-score voids: {shown}{more}")
+    else:
+        say(f"  its score was known when it was withdrawn: counted as a post-score void of {clean(known[0]['arm'])} in every report")
+    if answer["left"] and not args.get("pair"):
+        again = " ".join(trial_label(row["trial_id"]) for row in known[:NAMED_MAX])
+        left = plural(answer["left"], "trial")
+        say(
+            f"  {left} of the same {'block' if total == 1 else 'blocks'} still stand; to withdraw both sides: "
+            f"marathonctl void {again} --pair --reason …"
+        )
+
+
+def _reward(row: Answer) -> str:
+    return f"reward {row['reward']:g}" if row.get("reward") is not None else "reward known"
 
 
 def _undo(rows: Sequence[Answer], batch: str, pair: bool) -> str:
@@ -104,7 +134,7 @@ def _undo(rows: Sequence[Answer], batch: str, pair: bool) -> str:
 
 
 def _score(row: Answer) -> str:
-    return "score was known" if row["score_was_known"] else "score unknown"
+    return f"score was known: {_reward(row)}" if row["score_was_known"] else "score unknown"
 
 
 def _names(rows: Sequence[Answer], total: int) -> str:
@@ -113,7 +143,11 @@ def _names(rows: Sequence[Answer], total: int) -> str:
 
 
 def unvoid(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "unvoid", dict(args))
+    return say_unvoid(call(socket, "unvoid", dict(args)))
+
+
+def say_unvoid(answer: Answer) -> int:
+    """What came of an unvoid; the exit code."""
     for row in answer["restored"]:
         trial = row["trial"]
         say(f"{trial_label(trial['trial_id'])} ({clean(trial['arm'])}) is {row['state']} again")
@@ -129,8 +163,13 @@ def review(socket: Path, args: Mapping[str, Any]) -> int:
     label, before = trial_label(answer["trial"]), answer["already"]
     if before is not None:
         say(f"{label} already {answer['decision']} {by(before['author'], before['decided_at_ms'], before['reason'])}")
+    elif args.get("accept"):
+        how = "" if args.get("reward") is not None else ", as it was read"
+        say(f"{label} accepted with reward {answer['reward']:g}{how}")
     else:
-        say(f"{label} {answer['decision']}" + (f" with reward {args['reward']:g}" if args.get("reward") is not None else ""))
+        say(f"{label} voided" + ("" if answer.get("known") is None else f" (score was known: reward {answer['known']:g})"))
+        if answer.get("known") is not None:
+            say(f"  counted as a post-score void; to withdraw its whole block: marathonctl void {label} --pair --reason …")
     return Exit.OK
 
 

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 JsonObject = dict[str, Any]
 _Handler = Callable[[str, Args], Awaitable[JsonObject]]
 
-_CHOICE = ("trials", "campaign", "arm", "task", "replicate", "since_ms", "pair")
+_CHOICE = ("trials", "campaign", "arm", "task", "replicate", "since_ms", "block", "pair")
 _CELLS = ("campaign", "cell", "task", "arm", "all")
 
 
@@ -88,7 +88,7 @@ class Commands:
             "ping": (self._ping, ()),
             "void": (self._void, (*_CHOICE, "code", "reason", "dry_run")),
             "unvoid": (self._unvoid, ("trial", "block", "batch", "reason")),
-            "review": (self._review, ("trial", "accept", "reward", "reason")),
+            "review": (self._review, ("trial", "accept", "reward", "code", "reason")),
             "retry": (self._retry, ("trial", "cell", "reason")),
             "unpark": (self._unpark, (*_CELLS, "reason")),
             "pause": (self._pause, ("reason",)),
@@ -126,6 +126,7 @@ class Commands:
             replicate=args.integer("replicate"),
             since_ms=args.integer("since_ms", least=0),
             pair=args.flag("pair"),
+            block_id=args.integer("block"),
         )
         if choice.trials and choice.filters:
             raise ConfigError("void", "trials and filters", "give one or the other")
@@ -141,6 +142,8 @@ class Commands:
         return {
             "batch": result.batch,
             "reopened": done.reopened,
+            "left": done.left,
+            "imported": done.imported,
             "count": {"voided": len(result.voided), "already": len(result.already), "refused": len(result.refused)},
             "voided": _rows(result.voided),
             "already": _rows(result.already),
@@ -176,11 +179,20 @@ class Commands:
             raise ConfigError("review", "trial", "is needed")
         if reward is not None and not accept:
             raise ConfigError("review", "reward", "belongs to accept")
-        before = await self._ledger.write(
-            decisions.review, trial_id, accept=accept, reward=reward, reason=args.reason(), author=author, now_ms=self._now()
+        if (code := args.text("code")) is not None and accept:
+            raise ConfigError("review", "code", "belongs to a void")
+        done = await self._ledger.write(
+            decisions.review,
+            trial_id,
+            accept=accept,
+            reward=reward,
+            code=code or "operator",
+            reason=args.reason(),
+            author=author,
+            now_ms=self._now(),
         )
         self._control.wake()
-        return {"trial": trial_id, "decision": "accepted" if accept else "voided", "already": before}
+        return {"trial": trial_id, "decision": "accepted" if accept else "voided", **done}
 
     async def _retry(self, author: str, args: Args) -> JsonObject:
         args.exactly_one("trial", "cell")

@@ -29,10 +29,11 @@ class Choice:
     replicate: int | None = None
     since_ms: int | None = None
     pair: bool = False
+    block_id: int | None = None
 
     @property
     def filters(self) -> bool:
-        return any(value is not None for value in (self.arm, self.task, self.replicate, self.since_ms))
+        return any(value is not None for value in (self.arm, self.task, self.replicate, self.since_ms, self.block_id))
 
 
 def campaign_of(c: sqlite3.Connection, name: str | None) -> int:
@@ -61,8 +62,10 @@ def choose(c: sqlite3.Connection, choice: Choice) -> list[int]:
             chosen.update(operator.select_trials(c, campaign_id=campaign_id, trial=trial_id, pair=choice.pair))
         return sorted(chosen)
     if not choice.filters:
-        raise Refused("name trials, or give filters (arm, task, replicate, since): a whole campaign is not voided by leaving them out")
-    campaign_id = campaign_of(c, choice.campaign)
+        raise Refused(
+            "name trials, or give filters (arm, task, replicate, since, block): a whole campaign is not voided by leaving them out"
+        )
+    campaign_id = campaign_of(c, choice.campaign) if choice.block_id is None else _campaign_of_block(c, choice.block_id)
     for table, name in (("arm", choice.arm), ("task", choice.task)):
         if name is not None:
             _check_name(c, table, campaign_id, name)
@@ -74,7 +77,15 @@ def choose(c: sqlite3.Connection, choice: Choice) -> list[int]:
         task=choice.task,
         replicate=choice.replicate,
         since_ms=choice.since_ms,
+        block_id=choice.block_id,
     )
+
+
+def _campaign_of_block(c: sqlite3.Connection, block_id: int) -> int:
+    row = c.execute("SELECT campaign_id FROM block WHERE block_id = ?", (block_id,)).fetchone()
+    if row is None:
+        raise Refused(f"no block {block_label(block_id)} in this ledger")
+    return int(row[0])
 
 
 def _campaign_of_trial(c: sqlite3.Connection, trial_id: int) -> int:
@@ -95,20 +106,21 @@ def _check_name(c: sqlite3.Connection, table: str, campaign_id: int, name: str) 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A trial that a void would meet."""
+    """A trial that a void would meet.  ``reward``: known by now; None: nobody knows one."""
 
     trial_id: int
     task: str
     arm: str
     replicate: int
     state: str
+    reward: float | None = None
 
 
 def preview(c: sqlite3.Connection, choice: Choice) -> list[Preview]:
     """What :func:`void` would touch.  Reads only."""
     rows = c.execute(
-        """SELECT trial_id, task.name, arm.name, cell.replicate, trial.state FROM trial JOIN cell USING (cell_id)
-           JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
+        """SELECT trial_id, task.name, arm.name, cell.replicate, trial.state, known.reward FROM trial JOIN cell USING (cell_id)
+           JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id JOIN known_reward AS known USING (trial_id)
            WHERE trial_id IN (SELECT value FROM json_each(?)) ORDER BY trial_id""",
         (json.dumps(choose(c, choice)),),
     )
@@ -117,17 +129,28 @@ def preview(c: sqlite3.Connection, choice: Choice) -> list[Preview]:
 
 @dataclass(frozen=True, slots=True)
 class Voided:
-    """``reopened``: cells that are open again now; the others still hold a container or are parked."""
+    """``reopened``: cells that are open again now; the others still hold a container or are parked.
+
+    ``left``: trials of the same blocks that stand and were not voided: what is now compared with nothing.
+    """
 
     result: VoidResult
     reopened: int
+    left: int = 0
+    imported: int = 0
+    """Cells of imported campaigns among them, in which nothing runs again."""
 
 
 def void(c: sqlite3.Connection, choice: Choice, *, code: str, reason: str, author: str, now_ms: int) -> Voided:
     result = operator.void_trials(c, choose(c, choice), code=code, reason=reason, author=author, now_ms=now_ms)
     cells = json.dumps([trial.cell_id for trial in result.voided])
-    sql = "SELECT count(*) FROM cell_state WHERE cell_id IN (SELECT value FROM json_each(?)) AND state = 'open'"
-    return Voided(result, int(c.execute(sql, (cells,)).fetchone()[0]))
+    sql = """SELECT count(*) FILTER (WHERE origin = 'run' AND state = 'open'), count(*) FILTER (WHERE origin = 'import')
+             FROM cell_state JOIN campaign USING (campaign_id) WHERE cell_id IN (SELECT value FROM json_each(?))"""
+    mates = """SELECT count(*) FROM cell_state
+               WHERE block_id IN (SELECT block_id FROM cell WHERE cell_id IN (SELECT value FROM json_each(?1)))
+                   AND cell_id NOT IN (SELECT value FROM json_each(?1)) AND trial_id IS NOT NULL"""
+    reopened, imported = c.execute(sql, (cells,)).fetchone()
+    return Voided(result, int(reopened), int(c.execute(mates, (cells,)).fetchone()[0]), int(imported))
 
 
 def unvoid(
@@ -144,9 +167,17 @@ def unvoid(
 
 
 def review(
-    c: sqlite3.Connection, trial_id: int, *, accept: bool, reward: float | None, reason: str, author: str, now_ms: int
-) -> dict[str, Any] | None:
-    """None: decided now.  Otherwise who decided the same before; a different decision is refused by the verb."""
+    c: sqlite3.Connection,
+    trial_id: int,
+    *,
+    accept: bool,
+    reward: float | None,
+    reason: str,
+    author: str,
+    now_ms: int,
+    code: str = "operator",
+) -> dict[str, Any]:
+    """``already`` None: decided now, and ``reward`` counts.  Otherwise who decided the same before; a different decision is refused."""
     _campaign_of_trial(c, trial_id)
     row = c.execute(
         """SELECT decision, author, reason, decided_at_ms, state FROM review JOIN trial USING (trial_id)
@@ -155,9 +186,10 @@ def review(
     ).fetchone()
     wanted, resting = ("accepted", "scored") if accept else ("voided", "voided")
     if row is not None and row["decision"] == wanted and row["state"] == resting and _same_reward(c, trial_id, reward):
-        return dict(row)
-    operator.decide_review(c, trial_id, accept=accept, reward=reward, reason=reason, author=author, now_ms=now_ms)
-    return None
+        return {"already": dict(row), "reward": reward}
+    known = operator.look_at(c, trial_id).reward
+    counts = operator.decide_review(c, trial_id, accept=accept, reward=reward, reason=reason, author=author, now_ms=now_ms, code=code)
+    return {"already": None, "reward": counts, "known": known}
 
 
 def _same_reward(c: sqlite3.Connection, trial_id: int, reward: float | None) -> bool:

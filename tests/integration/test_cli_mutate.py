@@ -52,7 +52,9 @@ def one(rig: Rig, sql: str) -> Any:
 def test_void_and_again(rig: Rig) -> None:
     said = rig.ask("void", "t0001", *WHY, "--code", "provider")
     assert said.splitlines() == [
-        "voided t0001 (plain, score was known)",
+        "voided t0001 (plain, score was known: reward 1)",
+        "  its score was known when it was withdrawn: counted as a post-score void of plain in every report",
+        "  1 trial of the same block still stand; to withdraw both sides: marathonctl void t0001 --pair --reason …",
         "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid t0001 --reason …",
     ]
     with rig.sql() as c:
@@ -66,7 +68,10 @@ def test_void_and_again(rig: Rig) -> None:
 
 def test_a08_pair_voids_both_sides_and_the_running_one_is_torn_down(rig: Rig) -> None:
     said = rig.ask("void", "t0001", "--pair", *WHY)
-    assert said.splitlines()[0] == "voided t0001 (plain, score was known) and its block: t0002 goal"
+    assert said.splitlines()[:2] == [
+        "voided t0001 (plain, score was known: reward 1) and its block: t0002 goal",
+        "  1 of them had a score: counted as post-score voids: t0001 plain reward 1",
+    ]
     assert (
         said.splitlines()[-1]
         == "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid --block b0001 --reason …"
@@ -95,8 +100,12 @@ def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
     [
         (["void", "t0009", *WHY], 1, "no trial t0009 in this ledger (last is t0002)"),
         (["void", "t0001", *WHY, "--code", "bad_luck"], 1, "--code bad_luck: unknown; known are"),
-        (["void", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since)\n"),
-        (["void", "t0001", "--arm", "goal", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since), not both"),
+        (["void", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since, --block)\n"),
+        (
+            ["void", "t0001", "--arm", "goal", *WHY],
+            2,
+            "void: name trials, or give filters (--arm, --task, --replicate, --since, --block), not both",
+        ),
         (["void", "--arm", "gaol", *WHY], 1, "no arm gaol in this campaign; there are: plain, goal"),
         (["void", "--arm", "goal", "--campaign", "y", *WHY], 1, "no campaign y in this ledger"),
         (["void", "--since", "yesterday", *WHY], 2, "--since 'yesterday': must be such as 90m"),
