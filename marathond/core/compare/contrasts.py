@@ -54,7 +54,7 @@ def _metric(contrast: Contrast, cells_a: Mapping[Key, CellResult], cells_b: Mapp
         cells=len(pairs),
         left_out=pairing.left_out,
         bounds=pairing.bounds,
-        these_tasks=_these_tasks(pairs) if reward else None,
+        these_tasks=_these_tasks(contrast, pairs) if reward else None,
         mcnemar=_mcnemar(pairs) if reward else None,
         without_build_failed=tasks_like_these(per_task(built)) if built and len(built) < len(pairs) else None,
         build_failed=len(pairs) - len(built),
@@ -101,7 +101,7 @@ def _binary(pairs: Sequence[Pair]) -> bool:
     return all(value in (0, 1) for each in pairs for value in (each.value_a, each.value_b))
 
 
-def _these_tasks(pairs: Sequence[Pair]) -> TheseTasks:
+def _these_tasks(contrast: Contrast, pairs: Sequence[Pair]) -> TheseTasks:
     if not _binary(pairs):
         return TheseTasks(None, None, None, 0, "some rewards lie between 0 and 1: they cannot be counted")
     tasks: dict[str, list[Pair]] = {}
@@ -116,7 +116,7 @@ def _these_tasks(pairs: Sequence[Pair]) -> TheseTasks:
     if not informative:
         why = "no task was solved in some of its trials and not in others: nothing tells the arms apart"
     elif ratio is None:
-        why = "the odds ratio is infinite: in no task was b solved where a was not"
+        why = f"the odds ratio is infinite: no task has a trial that {contrast.b} solved beside one that {contrast.a} did not"
     return TheseTasks(stratified_exact(strata), cochran_mantel_haenszel(strata), ratio, informative, why)
 
 
