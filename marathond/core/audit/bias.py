@@ -5,7 +5,7 @@ Pure.  Owns which trials count and when the difference is called bias.
 **Statistic.**  Each trial that came to rest either failed by infrastructure or got through to a score or a review.  For each arm: Fisher's
 exact test, one-sided, of its share against all other arms together, every attempt a trial; Holm over the arms.
 
-**Why not .01.**  It is asked again after every trial, so that chance has many tries: with a fixed level of 1 % a clean campaign of 500 cells
+**Why not .01.**  It is asked again after every trial, so that chance has many tries: at a fixed level of 1 % a clean campaign of 500 cells
 with 10 % failures is accused in more than one of ten cases.  For continuous looks from n0 to n1 trials the chance that a standardised
 difference ever exceeds c is about phi(c) * [(c - 1/c) * ln(n1/n0) / 2 + 2/c], one-sided (Miller and Siegmund, *Maximally selected chi
 square statistics*, Biometrics 38, 1982): it grows with the logarithm of the number of looks, times the number of arms.  Error is therefore

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+FIRST_REQUESTS = 16
+"""Of a trial's agent, whose time to the first byte is compared: there arms' contexts are still alike, and so is what the provider reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialFact:
@@ -16,9 +19,10 @@ class TrialFact:
     code of the infrastructure (gates_only's ``accepted`` is none), None while the trial is live.
 
     Of the agent: ``ended_by``, how long it ran, its limit with credit. Of the gateway, agent's account: requests, tokens, ``bad_requests``
-    (HTTP 400 to 499 but 429), median time to the first byte, time held. Of the receipt (None: the trial has none): ``turns``,
-    ``commands``, ``silent_turns``, ``last_words`` (a hash of the last message), LoopX ``delivered`` and ``used``. ``outputs``: a hash over
-    the verifier's own output of the newest export, None: nothing exported. ``models``: names by which the provider answered.
+    (HTTP 400 to 499 but 429, and but what an agent's own words earned), median time to the first byte of the first FIRST_REQUESTS, time
+    held. Of the receipt (None: the trial has none): ``turns``, ``commands``, ``silent_turns``, LoopX ``delivered`` and ``used``.
+    ``outputs``: a hash over the verifier's own output of the newest export, None: nothing exported. ``models``: names by which the
+    provider answered.
     """
 
     trial_id: int
@@ -83,6 +87,10 @@ class TrialFact:
     """A hash over the files that its agent left as artifacts, by path and content; None: it left none, or nothing is exported."""
     left_bytes: int | None = None
     exported: bool = False
+    reattached: int = 0
+    """How often a later life of the daemon took it over."""
+    open_requests: int = 0
+    """Of a running trial: requests of its agent that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +159,5 @@ class Facts:
     daemon_alive: bool | None = None
     daemon_up_ms: int | None = None
     """For how long the newest daemon life has been running; None: no life, or it ended."""
+    left_out: int = 0
+    """Older trials of the campaign that were not read: of a very large one the newest are looked at."""
