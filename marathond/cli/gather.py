@@ -112,6 +112,8 @@ class Status:
     """Of scores: which there are, and why not (fault d11)."""
     ledger: str = ""
     """The file that was really read (fault e01); empty: one in memory."""
+    oldest_review_ms: int | None = None
+    """Since when the longest waiting review is open; None: none is."""
 
     @property
     def health(self) -> str:
@@ -173,6 +175,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         unseen=_unseen(life, pools, disk, engine, waiting),
         readings=there,
         ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
+        oldest_review_ms=verbs.oldest_review_ms(c, found[0]) if found is not None and cells.review else None,
         columns=() if found is None else columns_of(c, found[0]),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from marathond.cli.output import Column, Screen, clean, number, table
+from marathond.cli.output import Column, Screen, clean, number, table, when
 from marathond.core.results import Column as ScoreColumn
 from marathond.ledger.verbs.show import ScoreShown
 
@@ -20,9 +20,12 @@ GATE, STAGE, RULE, REFUSED = "gate:", "stage:", "rule:", "refused "
 def section(scores: Sequence[ScoreShown], columns: Sequence[ScoreColumn], where: Screen) -> Iterator[str]:
     """Every row of the trial, the oldest first: a later one was read by a newer extractor, or by other rules."""
     absent = {column.name: column.why for column in columns if not column.exists}
-    for score in scores:
+    for number_, score in enumerate(scores, start=1):
         yield ""
         yield f"  {_line(score, absent)}"
+        if len(scores) > 1:
+            counts = "the newest: it counts" if number_ == len(scores) else "older, kept, counts no more"
+            yield f"    score {number_} of {len(scores)}, of {when(score.at_ms)}: {counts}"
         parts = {name: value for name, value, _ in score.parts}
         yield from (f"    {line}" for line in (*_why(parts), f"read by extractor {score.extractor}{_rules(parts)}"))
         yield from (f"    no {name.replace('_', ' ')}: {clean(why, VALUE_MAX)}" for name, why in absent.items())

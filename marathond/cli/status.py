@@ -159,7 +159,7 @@ def _imported(status: Status, where: Screen) -> list[str]:
         listed = f", {row.refused} listed and not taken" if row.refused else ""
         words = f"{plural(row.trials, 'trial')} from {clean(row.source)} ({clean(row.kind)})"
         lines.append(where.fit(f"  {words} by {clean(row.author)} at {clock(row.at_ms, status.now_ms)}{listed}"))
-    review = [where.fit(f"  {cells.review} in review: marathonctl review")] if cells.review else []
+    review = [where.fit(f"  {_reviews(status)}")] if cells.review else []
     return [*lines, where.fit(f"cells {cells.total}: {' · '.join(counts)}"), *review]
 
 
@@ -194,12 +194,19 @@ def _undecided(status: Status, where: Screen) -> list[str]:
         query = "select task, arm, park_code, park_detail from v_cell where state = 'parked'"
         lines.append(f'and {len(status.parks) - PARKS_SHOWN} more ({plural(left, "cell")}): marathonctl sql "{query}"')
     if status.cells.review:
-        lines.append(f"{status.cells.review} in review: marathonctl review")
+        lines.append(_reviews(status))
     # Alarms stand above, each with its words; of the rest the codes are enough to know whether to look.
     quiet = Counter(row.code for row in status.findings if row.severity not in ALARMS and row.acked_at_ms is None)
     if quiet:
         lines.append(f"{', '.join(f'{count} {clean(code)}' for code, count in quiet.most_common())}: marathonctl findings")
     return [where.fit(f"  {line}") for line in lines]
+
+
+def _reviews(status: Status) -> str:
+    """They block no other cell; how long the first has waited says whether somebody looks."""
+    oldest = status.oldest_review_ms
+    age = "" if oldest is None else f", the oldest for {span(status.now_ms - oldest)}"
+    return f"{status.cells.review} in review{age}: marathonctl review"
 
 
 def _park_line(parks: Parks) -> str:

@@ -35,7 +35,7 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     assert re.match(rf"marathond 0\.1\.0  pid {os.getpid()} up 1m\d\ds ", lines[0])
     assert lines[0].endswith("campaign x   healthy · 1 in review")
     assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration)")
-    assert lines[2] == "  1 in review: marathonctl review"
+    assert re.fullmatch(r"  1 in review, the oldest for \d+\w+: marathonctl review", lines[2])
     assert lines[3] == f"networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free   ledger {rig.ledger}"
     table = [line.split() for line in lines[5:8]]
     assert table[0] == ["arm", "done", "reward", "partial", "tests", "budget-ended", "voids", "running", "open", "review"]
@@ -100,7 +100,7 @@ def test_parked_cells_and_reviews_are_healthy_and_cannot_be_overlooked(rig: Rig)
     assert lines[0].endswith("   healthy · 30 parked · 1 in review")
     assert lines[2] == "  10 parked: by_hand: 5 tasks, such as by_hand-0: by_hand-0: redevil second"
     assert lines[5] == "  4 parked: task_unsupported: 2 tasks, such as task_unsupported-0: task_unsupported-0: redevil second"
-    assert lines[6].startswith("  and 1 more (2 cells): marathonctl sql ") and lines[7] == "  1 in review: marathonctl review"
+    assert lines[6].startswith("  and 1 more (2 cells): marathonctl sql ") and lines[7].startswith("  1 in review, the oldest for ")
     assert json.loads(rig.ask("status", "--json"))["parks"][4] == {
         "code": "passes_exhausted", "cells": 2, "tasks": 1, "task": "passes_exhausted-0", "detail": f"passes_exhausted-0: {NASTY}"
     }  # fmt: skip

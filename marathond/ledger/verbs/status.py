@@ -26,6 +26,7 @@ __all__ = [
     "last_run",
     "live_trials",
     "observations",
+    "oldest_review_ms",
     "open_findings",
     "parked_by_code",
     "pools",
@@ -187,3 +188,14 @@ def parked_by_code(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, s
         (campaign_id,),
     )
     return [(row[0], row[1], row[2], row[3]) for row in rows.fetchall()]
+
+
+def oldest_review_ms(c: sqlite3.Connection, campaign_id: int) -> int | None:
+    """Since when the longest waiting review is open; None: none is."""
+    row = c.execute(
+        """SELECT min(opened_at_ms) FROM trial INDEXED BY trial_in_review CROSS JOIN arm USING (arm_id)
+               CROSS JOIN review ON review.trial_id = trial.trial_id AND decided_at_ms IS NULL
+           WHERE state = 'review' AND campaign_id = ?""",
+        (campaign_id,),
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
