@@ -57,7 +57,9 @@ class Ground:
     :meth:`commit` ends and begins anew; another connection sees what was committed.  Removed by :meth:`close`, also as a context manager.
     """
 
-    def __init__(self, *, now_ms: int | None = None, replicates: int = REPLICATES) -> None:
+    def __init__(self, *, now_ms: int | None = None, replicates: int = REPLICATES, files: bool = False) -> None:
+        """``files``: what is exported is written to out_dir, too, not only to the ledger (slow: hundreds of folders)."""
+        self.files = files
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._numbers, self._begun = itertools.count(1), 0

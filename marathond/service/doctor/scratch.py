@@ -91,7 +91,7 @@ class Scratch(Ground):
         :param usage: of the agent's account; None: it asked nothing.  ``more_usage``: of other accounts or answers.
         :param outcomes: of the verifier's rounds: ``exited``, ``deadline``, ``lost``; a further round follows a ``verify_again``.
         :param created_at_ms, rested_at_ms: by the wall; by default trials follow each other, the last one a while before now.
-        :param export: path below the trial's folder to bytes, written to out_dir and hashed; None: nothing was exported.
+        :param export: path below the trial's folder to bytes; None: nothing was exported.
         :param log: the agent's own log: (kind, detail).
         :param leaked: its network could not be removed, so that its lease is held.
         :raises ValueError: no such open cell, or a state that there is not.  The schema refuses the rest.
@@ -274,12 +274,13 @@ class Scratch(Ground):
         trials.release_claim(self.c, made.trial_id, now_ms=at_ms)
 
     def export(self, trial_id: int, folder: str, files: Mapping[str, bytes], *, at_ms: int) -> None:
-        """Files below out_dir/``folder``, and the ledger's word of them."""
+        """The ledger's word of files below out_dir/``folder``, and the files, where this scratch has them."""
         records = []
         for path, data in files.items():
-            target = self.out_dir / folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+            if self.files:
+                target = self.out_dir / folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
             records.append(ArtifactRecord(path, hashlib.sha256(data).hexdigest(), len(data)))
         artifacts.exported(self.c, trial_id, folder=folder, records=records, now_ms=at_ms)
 
