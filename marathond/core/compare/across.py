@@ -97,10 +97,9 @@ def _columns(results: Results, against: Results, first: str, second: str) -> tup
 def _notes(
     results: Results, against: Results, pairs: Sequence[tuple[str, str]], common: Sequence[str], first: str, second: str
 ) -> Iterator[str]:
-    yield (
-        f"{len(common)} tasks are common to {first} ({len(results.tasks)}) and {second} ({len(against.tasks)}); cells are matched by "
-        "task and replicate"
-    )
+    of = f"{first} ({len(results.tasks)}) and {second} ({len(against.tasks)})"
+    tasks = "1 task is" if len(common) == 1 else f"{len(common)} tasks are"
+    yield f"{tasks} common to {of}; cells are matched by task and replicate"
     yield "the two did not run side by side: whatever changed between them (provider, host, images) is in the difference, too"
     if results.treatment_hash != against.treatment_hash:
         yield f"their treatments differ: {first} {_short(results.treatment_hash)}, {second} {_short(against.treatment_hash)}"
