@@ -30,6 +30,7 @@ from marathond.cli.output import (
 )
 from marathond.cli.reader import check_trial
 from marathond.core import ourside
+from marathond.core.classify import times
 from marathond.core.errors import ArtifactError
 from marathond.core.model import trial_label
 from marathond.core.ourside import Alike
@@ -111,7 +112,8 @@ def show_doubts(rows: Sequence[Doubt], where: Screen, now_ms: int, *, as_json: b
             say(line)
             for part in wrapped(f"    {row[-1]}", where):
                 say(part)
-    say("evidence: marathonctl review TRIAL · decide: … --accept [--reward R] --reason …, or: … --void --reason …")
+    say("evidence: marathonctl review TRIAL")
+    say("decide:   the same with --accept [--reward R] or --void, and --reason …")
 
 
 # ── one of them ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -214,11 +216,11 @@ def print_case(case: Case, where: Screen, now_ms: int) -> None:
     _sides(list(_verifier(case)), list(_ours(case)), where)
     say()
     if case.output:
-        say(where.fit(where.paint(f"  last lines of its output ({case.output_from})", "dim")))
+        say(where.paint("  last lines of its output", "bold"))
         for line in case.output:
             say(where.fit(f"  | {line}"))
-    else:
-        say(where.fit(where.paint(f"  its output: {case.output_from}", "dim")))
+    for line in _entry("from" if case.output else "its output", case.output_from, 14, where):
+        say(line)
     say()
     for key, text in _decisions(case):
         for line in _entry(key, text, 22, where):
@@ -290,8 +292,8 @@ def _engine(told: Mapping[str, Any]) -> str:
         return "not looked at"
     parts = [] if told["container_alive"] else ["the container ended under the verifier"]
     parts += ["with its engine"] if told.get("engine_restarted") else []
-    parts += [f"it was away {told['engine_breaks']} times while the verifier ran"] if told.get("engine_breaks") else []
-    parts += [f"it ended {told['interrupted']} runs of the verifier"] if told.get("interrupted") else []
+    parts += [f"it was away {times(told['engine_breaks'])} while the verifier ran"] if told.get("engine_breaks") else []
+    parts += [f"it ended the verifier {times(told['interrupted'])} before"] if told.get("interrupted") else []
     return ", ".join(parts) or "went on all the while, and so did the container"
 
 

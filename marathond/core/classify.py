@@ -150,9 +150,9 @@ def _backing(evidence: Evidence) -> list[tuple[str, set[Kind | None]]]:
         words = f"{ours.judge.ours} of {ours.judge.asked} judge requests failed for the provider's or our own reasons"
         seen.append((f"{words} ({', '.join(ours.judge.why)})", {*network, None}))
     if ours.engine_breaks:
-        seen.append((f"the engine was away {ours.engine_breaks} times while the verifier ran", {*Kind, None}))
+        seen.append((f"the engine was away {times(ours.engine_breaks)} while the verifier ran", {*Kind, None}))
     if ours.interrupted:
-        seen.append((f"the engine ended {ours.interrupted} runs of the verifier", {*Kind, None}))
+        seen.append((f"the verifier was ended by its engine {times(ours.interrupted)} before", {*Kind, None}))
     if evidence.oom_killed:
         seen.append(("the engine killed a process of the container for want of memory", {Kind.MEMORY, *network, None}))
     if ours.disks:
@@ -170,6 +170,10 @@ def _failed_alike(evidence: Evidence, codes: list[str]) -> list[str]:
         if other.everywhere(code):
             found.append(f"every other trial of the task ended alike ({code}, {other.others} of {other.others})")
     return found
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def shown(evidence: Evidence) -> dict[str, object]:

@@ -118,7 +118,7 @@ def test_d06_words_of_the_containers_own_addresses_are_the_agents_servers() -> N
         (RATE, {"judge": judge([NO, YES], {})}, "1 of 2 judge requests failed for the provider's or our own reasons (1 x gave_up HTTP 429"),
         (DNS, {"judge": judge([YES], {"gateway_busy": 4})}, "4 of 5 judge requests"),
         (DNS, {"engine_breaks": 2}, "the engine was away 2 times"),
-        (KILLED, {"interrupted": 1}, "the engine ended 1 runs of the verifier"),
+        (KILLED, {"interrupted": 1}, "the verifier was ended by its engine once before"),
         (FULL, {"disks": ("/srv: 12 MB free",)}, "below the floor: /srv: 12 MB free"),
         (DNS, {"alike": others(0, alike=0, oracles=2, oracles_alike=1)}, "the task's own solution ended alike (log:dns, 1 of 2 trials)"),
         (DNS, {"alike": others(3, alike=3)}, "every other trial of the task ended alike (log:dns, 3 of 3)"),
