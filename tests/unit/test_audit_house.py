@@ -103,7 +103,7 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], str, str]]] = {
     "usage_missing": [
         ("no gateway", lambda: facts([trial(1, requests=0), trial(2)]), "gateway", "1 of 2 receipts tell of turns, and the gateway of no"),
         ("nothing read", lambda: facts([trial(1, requests=None), trial(2)]), "gateway", "1 of 2 receipts tell of turns"),
-        ("no turns", lambda: facts([trial(1, turns=0), trial(2)]), "receipts", "1 of 2 receipts tell of no turn"),
+        ("no turns", lambda: facts([trial(1, turns=0, commands=0), trial(2)]), "receipts", "1 of 2 receipts tell of no turn"),
     ],
 }
 
@@ -140,8 +140,9 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ("measured elsewhere", lambda: facts([trial(1, turns=None)], origin="import")),
     ],
     "usage_missing": [
-        ("a turn that did not begin", lambda: facts([trial(1, turns=0, requests=3)])),
-        ("neither", lambda: facts([trial(1, turns=0, requests=0), trial(2)])),
+        ("a turn that did not begin", lambda: facts([trial(1, turns=0, commands=0, requests=3)])),
+        ("a turn that did not end", lambda: facts([trial(1, turns=0)])),
+        ("neither", lambda: facts([trial(1, turns=0, commands=0, requests=0), trial(2)])),
     ],
 }
 

@@ -189,7 +189,8 @@ def usage_missing(facts: Facts) -> Look:
     asked = _asked(facts)
     both = [trial for trial in asked if trial.turns is not None]
     no_requests = [trial for trial in both if trial.turns and not trial.requests]
-    no_turns = [trial for trial in both if not trial.turns and (trial.requests or 0) >= REQUESTS_MEANT]
+    # A first turn that was cut at the deadline is none yet, and has commands.
+    no_turns = [t for t in both if not t.turns and not t.commands and (t.requests or 0) >= REQUESTS_MEANT]
     found = []
     if no_requests:
         words = f"{len(no_requests)} of {plural(len(both), 'receipt')} tell of turns, and the gateway of no request: {labels(no_requests)}"

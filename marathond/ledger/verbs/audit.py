@@ -225,7 +225,8 @@ class _Trials:
         self._hashed("left", "a.path >= 'artifacts/' AND a.path < 'artifacts0'")
 
     def _hashed(self, name: str, which: str, *paths: str) -> None:
-        """A hash over paths and contents, and the bytes; a trial whose files are cut off by the bound has none."""
+        """A hash over paths and contents, and the bytes; a trial whose files are cut off by the bound, or were left out of its export, has
+        none: what nobody read is not the same as another's."""
         digests: dict[int, Any] = {}
         sizes: Counter[int] = Counter()
         sql = f"""SELECT a.trial_id, a.path, a.sha256, a.size_bytes FROM artifact_export AS e CROSS JOIN artifact AS a
@@ -237,6 +238,8 @@ class _Trials:
             sizes[trial["trial_id"]] += row["size_bytes"]
         if len(rows) == FILES_AT_MOST:
             digests.pop(rows[-1][0]["trial_id"])
+        for trial_id in {trial["trial_id"] for trial, row in rows if not row["sha256"]}:
+            digests.pop(trial_id, None)
         for trial_id, digest in digests.items():
             self.rows[trial_id] |= {name: digest.hexdigest(), f"{name}_bytes": sizes[trial_id]}
 
