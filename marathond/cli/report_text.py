@@ -14,6 +14,8 @@ from marathond.report.blocks import Block, Col, Document, Forest, HeatMap, Line,
 
 _STYLE = {Tone.QUIET: "dim", Tone.WARN: "yellow", Tone.ALARM: "red"}
 _GAP = 2
+NAME_FITS = 8
+"""Characters of an arm's name that take no more room than a value below it."""
 
 
 def render(document: Document, where: Screen) -> Iterator[str]:
@@ -52,7 +54,7 @@ def _block(block: Block, where: Screen) -> Iterator[str]:
             yield from _heat(block, where)
         case Panels():
             yield from _table(block.numbers, where)
-            yield from _painted(f"({block.x_title}; {block.legend.split(';')[0]})", where, "dim")
+            yield from _painted(f"({block.x_title})", where, "dim")
         case Forest() | Strips():
             return  # a table beside it has the numbers
 
@@ -73,9 +75,14 @@ def _table(block: Table, where: Screen) -> Iterator[str]:
 
 
 def _heat(block: HeatMap, where: Screen) -> Iterator[str]:
-    columns = (Col("task", least=14), *(num(name) for name in block.columns))
+    """Arms by number where their names would not fit beside each other."""
     rows = tuple((task, *(cell.text for cell in cells)) for task, cells in block.rows)
-    yield from _table(Table(columns, rows, block.title), where)
+    made = Table((Col("task", least=14), *(num(name) for name in block.columns)), rows, block.title)
+    if len(list(_parts(made.columns, made.rows, where))) > 1 and max(map(len, block.columns)) > NAME_FITS:
+        keys = [str(number) for number in range(1, len(block.columns) + 1)]
+        yield from (line for key, name in zip(keys, block.columns, strict=True) for line in wrapped(f"arm {key}: {name}", where))
+        made = replace(made, columns=(made.columns[0], *map(num, keys)))
+    yield from _table(made, where)
     yield from _painted(f"({block.legend})", where, "dim")
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.compare.result import ArmSummary, Comparison, Spread
 from marathond.core.results import CellResult, Column, Results
-from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, lines, num, word
+from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, lines, num, prose, word
 from marathond.report.numbers import count, fixed, many, money, percent, seconds, span
-from marathond.report.plots import budget_panels, strips
+from marathond.report.plots import budget_panels, cells_of, strips
 
 NOT_COMPARED = "Arms are not compared by this table: each mean is over the arm's own done cells, which may be other cells for each arm."
 COLUMN_NAMES = {"reward": "reward", "partial": "partial score", "test_rate": "test rate"}
@@ -20,24 +20,30 @@ UNDEFINED = "undefined"
 Own = tuple[str, Spread | None]
 
 
-def own_table(comparison: Comparison, columns: Sequence[Column]) -> Table:
+def own_table(comparison: Comparison, results: Sequence[Results]) -> Table:
     """One row per arm; a column that the benchmark does not have is not there (fault d11)."""
-    there = {column.name for column in columns if column.exists}
+    there = {column.name for column in results[0].columns if column.exists}
     shown: list[tuple[Col, Callable[[ArmSummary], str], bool]] = [
-        (Col("arm", least=8), lambda a: word(a.arm), True),
+        (prose("arm", 10), lambda a: word(a.arm), True),
         (num("done"), lambda a: f"{a.done}/{a.cells}", True),
         (num("solved"), lambda a: str(a.solved), "reward" in there),
         (num("95 %"), lambda a: span(a.solved_interval), "reward" in there),
         (num("reward"), lambda a: fixed(a.reward), "reward" in there),
         (num("partial"), lambda a: fixed(a.partial), "partial" in there),
         (num("tests"), lambda a: fixed(a.test_rate), "test_rate" in there),
-        (num("budget"), lambda a: percent(a.budget_ended), True),
+        (num("budget"), lambda a: _budget(a, results), True),
         (num("build"), lambda a: str(a.build_failed), True),
     ]
     kept = [(col, text) for col, text, keep in shown if keep]
     rows = tuple(tuple(text(arm) for _, text in kept) for arm in comparison.arms)
     caption = "Own means of each arm (95 %: Wilson's, of the solved share; budget: share that a budget ended; build: flagged build_failed)"
     return Table(tuple(col for col, _ in kept), rows, caption)
+
+
+def _budget(arm: ArmSummary, results: Sequence[Results]) -> str:
+    """The share, and of how many cells where it is not known of all that are done."""
+    known = sum(cell.state == "done" and cell.budget_ended is not None for cell in cells_of(arm.arm, results))
+    return percent(arm.budget_ended) + (f" of {known}" if known and known < arm.done else "")
 
 
 def absent(columns: Sequence[Column]) -> Iterable[Line]:
@@ -50,8 +56,8 @@ def absent(columns: Sequence[Column]) -> Iterable[Line]:
             yield Line(f"{name}: {word(column.why, TEXT_MAX)}", Tone.QUIET)
 
 
-def own(comparison: Comparison, columns: Sequence[Column], results: Sequence[Results]) -> Section:
-    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, columns), *absent(columns)]
+def own(comparison: Comparison, results: Sequence[Results]) -> Section:
+    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results[0].columns)]
     blocks += [*_at_k(comparison), _endings(comparison), *budget_panels(comparison, results)]
     return Section("arms", "The arms by themselves", tuple(blocks))
 
@@ -67,7 +73,7 @@ def _at_k(comparison: Comparison) -> Iterable[Table]:
             by_k = {each.k: each.at_least_one if first else each.all_of for each in arm.at_k}
             rows.append((word(arm.arm), *(UNDEFINED if by_k.get(k) is None else fixed(by_k[k]) for k in ks)))
         undefined = f"; {UNDEFINED} where some task has fewer than k trials" if any(UNDEFINED in row for row in rows) else ""
-        columns = (Col("arm", least=8), *(num(f"k={k}") for k in ks))
+        columns = (prose("arm", 10), *(num(f"k={k}") for k in ks))
         yield Table(columns, tuple(rows), f"{caption}, mean over tasks{undefined}")
 
 
@@ -77,7 +83,7 @@ def _endings(comparison: Comparison) -> Table:
         for arm in comparison.arms
         for each in arm.by_ending
     )
-    columns = (Col("arm", least=8), Col("ended by", least=8), *map(num, ("cells", "reward", "partial")))
+    columns = (prose("arm", 10), Col("ended by", least=8), *map(num, ("cells", "reward", "partial")))
     return Table(columns, rows, "By how the agent ended", aside=len(comparison.arms) > 6)
 
 
@@ -104,7 +110,7 @@ def usage(comparison: Comparison, results: Sequence[Results]) -> Section:
 
 
 def _spread(title: str, spreads: Sequence[Own], show: Callable[[float | None], str]) -> Table:
-    columns = (Col("arm", least=8), *map(num, ("known", "unknown", "p10", "median", "p90", "mean", "total")))
+    columns = (prose("arm", 10), *map(num, ("known", "unknown", "p10", "median", "p90", "mean", "total")))
     rows: list[tuple[str, ...]] = []
     for arm, found in spreads:
         if found is None:
@@ -124,7 +130,7 @@ def _voided_money(results: Sequence[Results]) -> Iterable[Block]:
                 (word(arm), money(one.spent_usd.get(arm)), money(one.voids_usd.get(arm)), str(one.unpriced.get(arm, 0))) for arm in paid
             )
             where = f" ({word(one.campaign)})" if len(results) > 1 else ""
-            columns = (Col("arm", least=8), *map(num, ("on trials that stand", "on voided trials", "trials not wholly priced")))
+            columns = (prose("arm", 10), *map(num, ("on trials that stand", "on voided trials", "trials not wholly priced")))
             yield Table(columns, rows, f"Money by arm{where}, judges included")
 
 

@@ -108,13 +108,15 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Differences beside a line of no difference (``zero``, per cent of the axis)."""
+    """Differences beside a line of no difference (``zero``, per cent of the axis).  ``aside``: folded away."""
 
     title: str
     alt: str
     zero: float
     ticks: tuple[Tick, ...]
     rows: tuple[ForestRow, ...]
+    legend: str
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +182,13 @@ Block = Line | Table | HeatMap | Figure
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``key``: a short name for links.  ``level`` 2 or 3."""
+    """``key``: a short name for links.  ``level`` 2 or 3.  ``aside``: HTML folds it away."""
 
     key: str
     title: str
     blocks: tuple[Block, ...]
     level: int = 2
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

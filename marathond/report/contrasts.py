@@ -15,6 +15,8 @@ from marathond.report.plots import contrasts_forest, tasks_forest
 NAMES = {Metric.REWARD: "reward", Metric.PARTIAL: "partial", Metric.TEST_RATE: "test rate"}
 TESTED = ("diff", "95 % interval", "p (t)", "exact", "Holm", "tasks", "cells")
 HOW = "p (t): Student's t over tasks; exact: sign flips over tasks; Holm: the exact p, corrected over the contrasts"
+SHOWN_OPEN = 6
+"""With more contrasts, each one's own section is folded away in HTML."""
 LEFT_OUT_NAMED = 40
 """Cells named per reason; the rest is counted."""
 
@@ -38,7 +40,7 @@ def sections(comparison: Comparison) -> Iterable[Section]:
     head.append(Line(HOW, Tone.QUIET))
     yield Section("comparison", "Comparison", (*head, *contrasts_forest(comparison.contrasts)))
     for number, contrast in enumerate(comparison.contrasts, start=1):
-        yield Section(f"contrast-{number}", name_of(contrast), tuple(_one(contrast)), level=3)
+        yield Section(f"contrast-{number}", name_of(contrast), tuple(_one(contrast)), level=3, aside=len(comparison.contrasts) > SHOWN_OPEN)
 
 
 def side_by_side(contrasts: Sequence[ContrastResult], metric: Metric) -> Table:

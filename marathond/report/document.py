@@ -84,7 +84,7 @@ def _numbers(report: Report, comparison: Comparison) -> Iterable[Section]:
     yield from contrasts.sections(comparison)
     for number, one in enumerate(report.results, start=1):
         yield _apart(Section("tasks", "Task by task", tuple(arms.heat_maps(one))), one, number, report)
-    yield arms.own(comparison, report.results[0].columns, report.results)
+    yield arms.own(comparison, report.results)
     yield arms.usage(comparison, report.results)
 
 

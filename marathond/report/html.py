@@ -23,13 +23,17 @@ def render(document: Document) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"kind": _kind, "shade": _shade, "pc": _pc, "points": _points, "lean": _lean}
+    environment.filters |= {"kind": _kind, "shade": _shade, "pc": _pc, "points": _points, "lean": _lean, "folds": _folds}
     template = environment.get_template("report.html.j2")
-    return template.render(document=document, made_by=__version__, chapters=_chapters(document), rows_open=ROWS_OPEN, shades=SHADES)
+    return template.render(document=document, made_by=__version__, chapters=_chapters(document), shades=SHADES)
 
 
 def _kind(block: Block) -> str:
     return type(block).__name__
+
+
+def _folds(rows: int) -> bool:
+    return rows > ROWS_OPEN
 
 
 def _shade(share: float) -> int:

@@ -19,7 +19,7 @@ def fixed(value: float | None, digits: int = 3) -> str:
     """``0.711``; never ``-0.000``."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    text = f"{value:.{digits}f}"
+    text = f"{float(f'{value:.12g}'):.{digits}f}"  # two ways to the same number must not print two: .0325 and .032500000000000001
     return text.lstrip("-") if float(text) == 0 else text
 
 
@@ -52,6 +52,14 @@ def percent(value: float | None) -> str:
 
 def seconds(value: float | None) -> str:
     return NOTHING if value is None else duration(value)
+
+
+def short_time(value: float) -> str:
+    """Of a round number: ``30m``, ``2h``, ``0``."""
+    text = duration(value)
+    for tail in ("00s", "00m", "00h"):
+        text = text.removesuffix(tail) if len(text) > len(tail) else text
+    return "0" if value == 0 else text
 
 
 def count(value: float | None) -> str:

@@ -36,7 +36,7 @@ def compared(results: Results) -> Section:
         (word(arm.name), word(arm.kind), "none" if arm.model is None else word(arm.model), word(arm.treatment_hash, HASH_SHOWN))
         for arm in results.arms
     )
-    columns = (Col("arm", least=10), Col("kind", least=5), Col("model", least=10), Col("treatment", least=12))
+    columns = (prose("arm", 10), Col("kind", least=5), Col("model", least=10), Col("treatment", least=12))
     return Section("compared", "What was compared", (Table(FACTS, tuple(facts)), Table(columns, arms, "Arms, in the configured order")))
 
 
@@ -85,7 +85,7 @@ def missing(results: Results) -> Section:
 
 
 def _counts(results: Results) -> Table:
-    columns = (Col("arm", least=8), *map(num, ("cells", "done", "open", "running", "parked", "review", "voids", "after score")))
+    columns = (prose("arm", 10), *map(num, ("cells", "done", "open", "running", "parked", "review", "voids", "after score")))
     of: dict[str, Counter[str]] = {arm.name: Counter() for arm in results.arms}
     for cell in results.cells:
         of.setdefault(cell.arm, Counter()).update(("cells", cell.state))

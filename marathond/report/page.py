@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from marathond.core.compare.result import Comparison, Metric
 from marathond.core.results import Results
@@ -17,9 +18,10 @@ from marathond.report.numbers import fixed, many
 from marathond.report.plots import contrasts_forest
 
 CONTRASTS_AT_MOST, ARMS_AT_MOST, TASKS_AT_MOST = 8, 14, 24
-METRICS_BELOW = 5
-"""With fewer contrasts, partial and test rate stand beside the reward."""
-LATE_NAMED, FINDINGS_NAMED, NOTES_AT_MOST = 2, 3, 4
+PARTIAL_AT_MOST, FIGURE_AT_MOST = 3, 5
+"""With at most so many contrasts, partial stands beside the reward, and there is room for a figure."""
+HEAT_ARMS_AT_MOST = 8
+LATE_NAMED, FINDINGS_NAMED, NOTES_AT_MOST = 2, 3, 3
 PART_MAX = 240
 
 
@@ -28,8 +30,8 @@ def page(report: Report) -> Document:
     sections = [Section(f"known-{n}", _known_title(report, one), tuple(_known(one))) for n, one in enumerate(report.results, start=1)]
     if report.comparison is not None:
         sections += _numbers(report, report.comparison)
-    tail = "Every number, test, void, finding and disclosure: the whole report (marathonctl report)."
-    sections.append(Section("more", "More", (Line(tail, Tone.QUIET),)))
+    tail = Line("Every number, test, void, finding and disclosure: the whole report (marathonctl report).", Tone.QUIET)
+    sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, tail))
     return Document(title(report), subtitle(report), banner(report), tuple(sections), page=True)
 
 
@@ -86,9 +88,9 @@ def _numbers(report: Report, comparison: Comparison) -> Iterable[Section]:
     if not shown:
         blocks.append(Line("There is no contrast: nothing is compared.", Tone.WARN))
     else:
-        metrics = tuple(Metric) if len(shown) < METRICS_BELOW else (Metric.REWARD,)
+        metrics = (Metric.REWARD, Metric.PARTIAL) if len(shown) <= PARTIAL_AT_MOST else (Metric.REWARD,)
         tables: list[Table] = [contrasts.side_by_side(shown, metric) for metric in metrics if _any(comparison, metric)]
-        blocks += [*tables, *list(contrasts_forest(shown))[:1]]
+        blocks += [*tables, *(list(contrasts_forest(shown))[:1] if len(shown) <= FIGURE_AT_MOST else [])]
         blocks += lines([contrasts.HOW, *(word(text, TEXT_MAX) for text in comparison.estimands[:1])])
     if left > 0:
         blocks.append(Line(f"{many(left, 'contrast')} more in the whole report.", Tone.WARN))
@@ -107,7 +109,7 @@ def _any(comparison: Comparison, metric: Metric) -> bool:
 
 def _arms(report: Report, comparison: Comparison) -> Iterable[Block]:
     yield Line(arms.NOT_COMPARED, Tone.WARN)
-    table = arms.own_table(comparison, report.results[0].columns)
+    table = arms.own_table(comparison, report.results)
     yield Table(table.columns, table.rows[:ARMS_AT_MOST], table.caption)
     if len(table.rows) > ARMS_AT_MOST:
         yield Line(f"{many(len(table.rows) - ARMS_AT_MOST, 'arm')} more in the whole report.", Tone.WARN)
@@ -116,5 +118,5 @@ def _arms(report: Report, comparison: Comparison) -> Iterable[Block]:
 
 def _tasks(report: Report) -> Iterable[Section]:
     one = report.results[0]
-    if len(report.results) == 1 and len(one.tasks) <= TASKS_AT_MOST and len(one.arms) <= ARMS_AT_MOST:
+    if len(report.results) == 1 and len(one.tasks) <= TASKS_AT_MOST and len(one.arms) <= HEAT_ARMS_AT_MOST:
         yield Section("tasks", "Task by task", tuple(arms.heat_maps(one, only=("reward",))))

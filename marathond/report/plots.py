@@ -10,8 +10,24 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.compare.result import Comparison, ContrastResult, Interval, Metric, Spread
 from marathond.core.results import CellResult, Results
-from marathond.report.blocks import Col, Curve, Dot, Forest, ForestRow, Line, Panel, Panels, StripRow, Strips, Table, Tick, Tone, num, word
-from marathond.report.numbers import count, fixed, interval, many, percent, seconds, signed
+from marathond.report.blocks import (
+    Curve,
+    Dot,
+    Forest,
+    ForestRow,
+    Line,
+    Panel,
+    Panels,
+    StripRow,
+    Strips,
+    Table,
+    Tick,
+    Tone,
+    num,
+    prose,
+    word,
+)
+from marathond.report.numbers import count, fixed, interval, many, percent, seconds, short_time, signed
 from marathond.report.scale import TIMES, Scale, nice_above, of_values, ticks
 
 LANES = 5
@@ -31,7 +47,7 @@ def contrasts_forest(contrasts: Sequence[ContrastResult]) -> Iterable[Forest]:
         for each in contrasts:
             found = each.of(metric)
             if found is not None and found.tasks is not None:
-                text = f"{signed(found.tasks.difference, 3)} {interval(found.tasks.interval)}"
+                text = f"{signed(found.tasks.difference)} {interval(found.tasks.interval)}"
                 rows.append((f"{word(each.a)} - {word(each.b)}", found.tasks.difference, found.tasks.interval, text))
         if rows:
             title = f"Differences in {metric.value.replace('_', ' ')}, with 95 % intervals"
@@ -46,10 +62,10 @@ def tasks_forest(contrast: ContrastResult) -> Iterable[Forest]:
             continue
         rows: list[Row] = [(word(pair.task), pair.difference, None, signed(pair.difference, 3)) for pair in found.pairs]
         title = f"{metric.value.capitalize()} by task: {word(contrast.a)} - {word(contrast.b)}"
-        yield _forest(title, rows, f"right of the line: {word(contrast.a)} is better")
+        yield _forest(title, rows, f"right of the line: {word(contrast.a)} is better", aside=metric is not Metric.REWARD)
 
 
-def _forest(title: str, rows: Sequence[Row], side: str) -> Forest:
+def _forest(title: str, rows: Sequence[Row], side: str, *, aside: bool = False) -> Forest:
     reach = max([abs(value) for _, at, span, _ in rows for value in (at, *((span.low, span.high) if span else ()))])
     limit = min(1.0, nice_above(max(reach, 0.05)))
     scale = Scale(-limit, limit)
@@ -65,7 +81,8 @@ def _forest(title: str, rows: Sequence[Row], side: str) -> Forest:
         for label, at, span, text in rows
     )
     marks = tuple(Tick(scale.at(value), signed(value, 3) if value else "0") for value in (-limit, -limit / 2, 0.0, limit / 2, limit))
-    return Forest(title, f"{title}; {side}; {many(len(rows), 'row')}, each with its number beside it", scale.at(0.0), marks, made)
+    alt = f"{title}; {side}; {many(len(rows), 'row')}, each with its number beside it"
+    return Forest(title, alt, scale.at(0.0), marks, made, side, aside)
 
 
 def cells_of(arm: str, results: Sequence[Results]) -> list[CellResult]:
@@ -93,9 +110,11 @@ def strips(
     if not every or max(every) <= 0:
         return
     scale = of_values(every)
-    marks = ticks(scale, show, TIMES if show is seconds else None)
+    marks = ticks(scale, short_time, TIMES) if show is seconds else ticks(scale, show)
     rows = tuple(_strip(arm, of[arm], spread, scale, show) for arm, spread in spreads)
-    legend = "dot: a cell; box: 10th to 90th percentile; bar: median" + ("; the axis goes by powers of ten" if scale.by_ten else "")
+    legend = "dot: a cell; box: 10th to 90th percentile; bar: median" + (
+        "; the axis goes by powers of ten, what is less stands at its start" if scale.by_ten else ""
+    )
     if any(len(values) > DOTS_AT_MOST for values in of.values()):
         legend += f"; of an arm with more than {DOTS_AT_MOST} cells every nth dot is drawn"
     yield Strips(f"{title}, by arm", f"{title} by arm as dots with a box; numbers in the table before it", marks, rows, legend)
@@ -133,15 +152,16 @@ def budget_panels(comparison: Comparison, results: Sequence[Results]) -> Iterabl
     legend = "share of the arm's done cells that were solved by an agent that had ended by then"
     legend += "; thin lines: the other arms" if len(paths) <= OTHERS_AT_MOST else ""
     marks_y = tuple(Tick(100 - top.at(value), percent(value)) for value in (0.0, top.high / 2, top.high))
-    marks_x = ticks(scale, seconds, TIMES)
+    marks_x = ticks(scale, short_time, TIMES)
     curves = {word(arm.arm): [(p.seconds, p.solved) for p in arm.budget] for arm in comparison.arms}
-    rows = tuple((name, *(percent(_reached(curve, scale.value(mark.at))) for mark in marks_x)) for name, curve in curves.items())
-    caption = "Score against budget: share solved by an agent that had ended within"
+    ends = [*(scale.value(mark.at) for mark in marks_x), most]
+    rows = tuple((name, *(percent(_reached(curve, end)) for end in ends)) for name, curve in curves.items())
+    caption = "Share solved by an agent that had ended within"
     yield Panels("Score against budget", tuple(panels), marks_x, marks_y, "time of the agent", legend, _numbers(caption, marks_x, rows))
 
 
 def _numbers(caption: str, marks: Sequence[Tick], rows: tuple[tuple[str, ...], ...]) -> Table:
-    return Table((Col("arm", least=8), *(num(mark.text) for mark in marks)), rows, caption, aside=True)
+    return Table((prose("arm", 10), *(num(mark.text) for mark in marks), num("in all")), rows, caption, aside=True)
 
 
 def _reached(points: Sequence[tuple[float, float]], at: float) -> float:
@@ -176,11 +196,11 @@ def progress(results: Results) -> Iterable[Panels | Line]:
     )
     marks_x = ticks(Scale(0.0, scale.high), lambda value: f"{fixed(value, 0 if scale.high >= 4 else 2)} h", _hours(scale.high))
     marks_y = tuple(Tick(100 - top.at(value), count(value)) for value in (0.0, top.high))
-    edges = [start + scale.value(mark.at) * HOUR_MS for mark in marks_x]
+    edges = [*(start + scale.value(mark.at) * HOUR_MS for mark in marks_x), end]
     counts = {name: [(_until(scored[name], edge), _until(voids[name], edge)) for edge in edges] for name in scored}
     rows = tuple((word(name), *(f"{done}/{void}" for done, void in pairs)) for name, pairs in counts.items())
-    numbers = _numbers("Progress and failures over time: cells scored / standing voids within", marks_x, rows)
-    yield Panels("Progress and failures over time", tuple(panels), marks_x, marks_y, "hours since the first score or void", legend, numbers)
+    numbers = _numbers("Cells scored / standing voids within", marks_x, rows)
+    yield Panels("Cells scored and voids, by arm", tuple(panels), marks_x, marks_y, "hours since the first score or void", legend, numbers)
 
 
 def _until(instants: Sequence[int], edge: float) -> int:
