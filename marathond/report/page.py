@@ -17,7 +17,7 @@ from marathond.report.document import Report, banner, subtitle, title
 from marathond.report.numbers import fixed, many
 from marathond.report.plots import contrasts_forest
 
-CONTRASTS_AT_MOST, ARMS_AT_MOST, TASKS_AT_MOST = 8, 14, 24
+CONTRASTS_AT_MOST, ARMS_AT_MOST, TASKS_AT_MOST = 8, 14, 20
 PARTIAL_AT_MOST, FIGURE_AT_MOST = 3, 5
 """With at most so many contrasts, partial stands beside the reward, and there is room for a figure."""
 HEAT_ARMS_AT_MOST = 8
