@@ -75,6 +75,18 @@ BEGIN SELECT RAISE(ABORT, 'contrast_says_what_was_known'); END;
 CREATE TRIGGER contrast_is_append_only_u BEFORE UPDATE ON contrast BEGIN SELECT RAISE(ABORT, 'contrast_is_append_only'); END;
 CREATE TRIGGER contrast_is_append_only_d BEFORE DELETE ON contrast BEGIN SELECT RAISE(ABORT, 'contrast_is_append_only'); END;
 
+-- What is declared now.  declared_at: when a version first had the contrast, either way round; scores_known: how many there were by then.
+CREATE VIEW v_contrast AS
+SELECT campaign.name AS campaign, c.arm_a, c.arm_b, c.position, c.version, min(f.scores_known) AS scores_known,
+    min(f.at_ms) AS declared_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', min(f.at_ms) / 1000, 'unixepoch') || printf('.%03dZ', min(f.at_ms) % 1000) AS declared_at
+FROM contrast AS c
+JOIN campaign ON campaign.campaign_id = c.campaign_id
+JOIN contrast AS f ON f.campaign_id = c.campaign_id
+    AND ((f.arm_a, f.arm_b) = (c.arm_a, c.arm_b) OR (f.arm_a, f.arm_b) = (c.arm_b, c.arm_a))
+WHERE c.version = (SELECT max(version) FROM contrast WHERE campaign_id = c.campaign_id)
+GROUP BY c.campaign_id, c.position;
+
 -- ── what was measured elsewhere ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- 'run': by this ledger's daemon; 'import': read from files of other runs.  Nothing of an imported campaign is ever admitted.

@@ -136,7 +136,8 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds.")] = 60.0,
 ) -> None:
-    """Question the ledger; views: v_cell v_trial v_event v_arm v_pair v_pool v_void v_finding v_usage v_disclosure v_treatment."""
+    """Question the ledger; views: v_cell v_trial v_event v_arm v_pair v_pool v_void v_finding v_usage v_disclosure v_treatment
+    v_contrast."""
     import sys
     from contextlib import closing
 

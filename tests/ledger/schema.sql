@@ -1228,6 +1228,17 @@ JOIN arm ON arm.arm_id = s.arm_id
 LEFT JOIN trial_agent AS agent ON agent.trial_id = s.trial_id
 LEFT JOIN park ON park.park_id = s.park_id;
 
+CREATE VIEW v_contrast AS
+SELECT campaign.name AS campaign, c.arm_a, c.arm_b, c.position, c.version, min(f.scores_known) AS scores_known,
+    min(f.at_ms) AS declared_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', min(f.at_ms) / 1000, 'unixepoch') || printf('.%03dZ', min(f.at_ms) % 1000) AS declared_at
+FROM contrast AS c
+JOIN campaign ON campaign.campaign_id = c.campaign_id
+JOIN contrast AS f ON f.campaign_id = c.campaign_id
+    AND ((f.arm_a, f.arm_b) = (c.arm_a, c.arm_b) OR (f.arm_a, f.arm_b) = (c.arm_b, c.arm_a))
+WHERE c.version = (SELECT max(version) FROM contrast WHERE campaign_id = c.campaign_id)
+GROUP BY c.campaign_id, c.position;
+
 CREATE VIEW v_disclosure AS
 SELECT campaign.name AS campaign, d.code,
     (SELECT group_concat(value, ', ') FROM (SELECT value FROM json_each(d.arms_json) ORDER BY key)) AS arms,

@@ -276,6 +276,11 @@ def test_a_later_declaration_is_the_next_version_and_tells_how_late_it_came(thre
     assert (later.declared, later.declared_after) == (2, 2)
     found = read_results(three)
     assert found.contrasts == (Contrast("loop", "goal", T0 + 5, 2), Contrast("plain", "goal", T0, 0)), "turned round it is not new"
+    seen = three.execute("SELECT arm_a, arm_b, version, scores_known, declared_at FROM v_contrast WHERE campaign = 'x' ORDER BY position")
+    assert [tuple(row) for row in seen.fetchall()] == [
+        ("loop", "goal", 2, 2, "2026-09-21T14:13:20.005Z"),
+        ("plain", "goal", 2, 0, "2026-09-21T14:13:20.000Z"),
+    ]
     assert (found.declaration, found.declared_after, found.dropped) == (2, 2, (Contrast("loop", "plain", T0, 0),))
     notes = compare(found).notes
     assert "the contrasts were declared anew (version 2) when 2 scores were known, without loop against plain" in notes

@@ -30,6 +30,7 @@ COLUMNS = {
     "acked_at_ms acked_at acked_by ack_reason",
     "v_usage": "campaign trial task arm replicate state account model requests failed unknown input_tokens cached_tokens "
     "cache_write_tokens output_tokens reasoning_tokens held_s retries cost_usd unpriced",
+    "v_contrast": "campaign arm_a arm_b position version scores_known declared_at_ms declared_at",
     "v_disclosure": "campaign code arms text compared_with position version at_ms at",
     "v_treatment": "campaign trial task arm replicate state delivered used calls calls_logged first_call wakes unblocks_model "
     "unblocks_infra unblocks_gate",
