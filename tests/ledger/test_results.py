@@ -170,6 +170,23 @@ def test_findings_of_the_campaign_and_of_the_house(c: sqlite3.Connection) -> Non
     assert found.as_of_ms == T0 + 7
 
 
+def test_what_befell_the_house_outside_of_a_campaigns_life_is_not_its_own(c: sqlite3.Connection) -> None:
+    def house(code: str, opened: int, closed: int | None) -> None:
+        findings.raise_finding(c, code=code, severity="error", subject=code, detail="d", campaign_id=None, now_ms=T0 + opened)
+        if closed is not None:
+            findings.close_finding(c, code=code, subject=code, now_ms=T0 + closed)
+
+    house("before", -9, -5)
+    house("into", -9, 5)
+    house("later", 900, None)
+    assert [each.code for each in read_results(c).findings] == ["into", "later"], "it still has cells to run"
+    for task_name in ("zstd", "rust"):
+        for arm_name in ("plain", "goal"):
+            let_go(c, bring_to(c, cell(c, task_name, arm_name), "scored", now_ms=T0 + 20), now_ms=T0 + 20)
+    assert [each.code for each in read_results(c).findings] == ["into"]
+    assert read_results(c).as_of_ms == T0 + 20
+
+
 def test_the_same_ledger_reads_the_same_whenever_it_is_asked(c: sqlite3.Connection) -> None:
     run_cell(c, "zstd", "plain", 3.0)
     found = read_results(c)

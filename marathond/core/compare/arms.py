@@ -17,6 +17,8 @@ from marathond.core.compare.result import ArmSummary, AtK, BudgetPoint, ByEnding
 from marathond.core.results import CellResult, Results
 
 UNKNOWN = "unknown"
+K_AT_MOST = 10
+"""Of pass@k, however many replicates there are."""
 
 
 def solved(cell: CellResult) -> bool:
@@ -60,6 +62,7 @@ def summary(results: Results, arm: str) -> ArmSummary:
         output_tokens=spread([cell.output_tokens for cell in done]),
         cost_usd=spread([cell.cost_usd for cell in done]),
         budget=_budget(done),
+        known={metric.value: sum(getattr(cell, metric.value) is not None for cell in done) for metric in Metric},
     )
 
 
@@ -72,7 +75,8 @@ def _mean(cells: Sequence[CellResult], name: str) -> float | None:
 def _at_k(tasks: dict[str, list[CellResult]], most: int) -> tuple[AtK, ...]:
     counts = [(len(cells), sum(map(solved, cells))) for _, cells in sorted(tasks.items())]
     found = []
-    for k in range(1, max(most, max((n for n, _ in counts), default=0)) + 1) if counts else ():
+    most = max(most, max((n for n, _ in counts), default=0)) if counts else 0
+    for k in range(1, min(most, K_AT_MOST) + 1):
         one, every = ([rule(n, c, k) for n, c in counts] for rule in (at_least_one, all_of))
         found.append(AtK(k, _whole(one), _whole(every), len(counts)))
     return tuple(found)

@@ -212,6 +212,8 @@ class ArmSummary:
     """With a done cell."""
     reward_se: float | None = None
     """Of ``reward``: trials of one task go together (clustered by task, corrected)."""
+    known: Mapping[str, int] = field(default_factory=dict)
+    """Metric → done cells that have it: the n of its mean."""
 
 
 @dataclass(frozen=True, slots=True)

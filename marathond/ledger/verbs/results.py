@@ -20,10 +20,11 @@ from marathond.core.results import ArmResult, CellResult, DisclosureResult, Find
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.sql import must, one, scalar
-from marathond.ledger.verbs.stored import tasks_of
+from marathond.ledger.verbs.stored import progress, tasks_of
 
 BY_OPERATOR = "by_operator"
 """Flag of a score that is a person's word."""
+NEVER = 1 << 62
 NAMED = 10
 """Campaigns named in a refusal."""
 
@@ -41,6 +42,8 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
     benchmark = profile.get("name")
     disclosed, said = told(c, campaign_id), declared(c, campaign_id)
     valid, voids, unpriced = _money(c, campaign_id)
+    life = _life(c, row)
+    findings = tuple(FindingResult(*each) for each in c.execute(_FINDINGS, life).fetchall())
     tasks = tasks_of(c, campaign_id)
     return Results(
         ledger_id=str(scalar(c, "SELECT ledger_id FROM ledger_identity") or ""),
@@ -48,7 +51,7 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
         origin=row["origin"],
         treatment_hash=row["treatment_hash"],
         benchmark=benchmark,
-        as_of_ms=int(must(one(c, _AS_OF, {"campaign": campaign_id}), "campaign")[0]),
+        as_of_ms=max([life["last"], *(at for each in findings for at in (each.opened_at_ms, each.closed_at_ms) if at is not None)]),
         replicates=int(scalar(c, "SELECT max(replicate) FROM block WHERE campaign_id = ?", (campaign_id,)) or 0),
         arms=_arms(c, campaign_id),
         tasks=tuple(task.name for task in tasks),
@@ -56,7 +59,7 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
         columns=columns(cells, profile.get("scores"), benchmark),
         contrasts=said.contrasts,
         voids=tuple(_void(each) for each in c.execute(_VOIDS, (campaign_id,)).fetchall()),
-        findings=tuple(FindingResult(*each) for each in c.execute(_FINDINGS, (campaign_id,)).fetchall()),
+        findings=findings,
         disclosures=tuple(DisclosureResult(each.code, ", ".join(each.arms), each.text, each.compared_with) for each in disclosed.rows),
         disclosure_version=disclosed.version,
         spent_usd=valid,
@@ -97,8 +100,17 @@ SELECT max(at_ms) FROM (
     UNION ALL SELECT max(at_ms) FROM disclosure WHERE campaign_id = :campaign
     UNION ALL SELECT max(at_ms) FROM contrast WHERE campaign_id = :campaign
     UNION ALL SELECT max(at_ms) FROM import WHERE campaign_id = :campaign
-    UNION ALL SELECT max(max(opened_at_ms), coalesce(max(closed_at_ms), 0), coalesce(max(acked_at_ms), 0)) FROM finding
-        WHERE campaign_id = :campaign OR campaign_id IS NULL)"""
+    UNION ALL SELECT max(acked_at_ms) FROM finding WHERE campaign_id = :campaign)"""
+
+
+def _life(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, int]:
+    """When the campaign began, its ``last`` event, and until when the ``house`` was its own: for ever while a cell is to be run."""
+    campaign_id = int(row["campaign_id"])
+    last = int(must(one(c, _AS_OF, {"campaign": campaign_id}), "campaign")[0])
+    begun = int(scalar(c, "SELECT created_at_ms FROM campaign WHERE campaign_id = ?", (campaign_id,)))
+    going = progress(c, campaign_id)["finished_at_ms"] is None
+    house = 0 if row["origin"] == "import" else NEVER if going else last
+    return {"campaign": campaign_id, "begun": begun, "last": last, "house": house}
 
 
 # Tokens and money are the agent's own, as v_usage has them: NULL where no request of known usage (of known price) stands behind them.
@@ -200,9 +212,11 @@ def _void(row: sqlite3.Row) -> VoidResult:
     return VoidResult(**fields)
 
 
+# The house's own concern a campaign that it ran while they were open.
 _FINDINGS = """
 SELECT code, severity, subject, detail, opened_at_ms, closed_at_ms, acked_by, ack_reason, campaign.name FROM finding
-LEFT JOIN campaign USING (campaign_id) WHERE finding.campaign_id = ? OR finding.campaign_id IS NULL ORDER BY finding_id"""
+LEFT JOIN campaign USING (campaign_id) WHERE finding.campaign_id = :campaign
+    OR (finding.campaign_id IS NULL AND opened_at_ms <= :house AND coalesce(closed_at_ms, :begun) >= :begun) ORDER BY finding_id"""
 
 
 def _money(c: sqlite3.Connection, campaign_id: int) -> tuple[Mapping[str, float], Mapping[str, float], Mapping[str, int]]:
