@@ -15,7 +15,7 @@ import typer
 
 from marathond import __version__
 from marathond.cli import config_cmds
-from marathond.cli.client import CallFailed
+from marathond.cli.client import CallFailed, DaemonDown
 from marathond.cli.output import say
 from marathond.service.protocol import Exit
 
@@ -105,10 +105,22 @@ def now_ms() -> int:
 
 
 def ask(ctx: typer.Context, mutation: Mutation, **args: Any) -> None:
-    """Send one request to the daemon; arguments that were not given are left out."""
+    """Send one request to the daemon; arguments that were not given are left out.
+
+    What concerns imported trials alone is carried out here when no daemon runs.
+    """
     # By identity: 0 equals False, and a reward of 0 is given.
     given = {key: value for key, value in args.items() if value is not None and value is not False and value != []}
-    finish(mutation(settled(ctx).located().paths.control_socket, given))
+    paths = settled(ctx).located().paths
+    try:
+        code = mutation(paths.control_socket, given)
+    except DaemonDown:
+        from marathond.cli import withdraw
+
+        if (done := withdraw.without_daemon(paths.ledger, mutation.__name__, given)) is None:
+            raise
+        code = done
+    finish(code)
 
 
 def _version(wanted: bool) -> None:

@@ -38,11 +38,9 @@ def wanted(
     arm_by: str,
     replicates: int | None,
 ) -> Wanted:
-    """:raises CallFailed: there is no such user, or a name that no campaign may have."""
+    """:raises CallFailed: there is no such user."""
     source = folder if folder is not None else csv
     assert source is not None
-    if name is not None and (not name.strip() or clean(name) != name):
-        raise CallFailed(f"import: --name {clean(name)!r}: must be a name in plain characters", Exit.USAGE)
     return Wanted(
         source.absolute(),
         csv=folder is None,

@@ -108,12 +108,15 @@ def plant(root: Path) -> Path:
     # plain's folder belongs to an earlier run of somebody else, so the script began plain-20481.
     run_folder(out, "stripe", "plain", STAMP, Trial("stripe__root", files=passed()))
     if os.geteuid() == 0:
-        os.chown(out / "stripe" / "plain", OTHER_UID, OTHER_UID)
+        for path in (out / "stripe" / "plain", *(out / "stripe" / "plain").rglob("*")):
+            os.chown(path, OTHER_UID, OTHER_UID)
     run_folder(out, "stripe", "plain-20481", STAMP, Trial("stripe__p1", files=passed(0.5)))
     # In work, and given up.
     begun = {"metrics.json": {"phase": "initialized", "partial_score": 0.0, "reward": 0}}
     run_folder(out, "stripe", "goal", STAMP, Trial("stripe__g1", files=begun, result=False, end=None), finished=False)
-    run_folder(out, "stripe", "heartbeat", STAMP, Trial("stripe__h1", files={**begun, "reward.txt": "0"}, result=False, end=None), finished=False)
+    run_folder(
+        out, "stripe", "heartbeat", STAMP, Trial("stripe__h1", files={**begun, "reward.txt": "0"}, result=False, end=None), finished=False
+    )
     put(out / ".claims" / "stripe__goal.claim", "4121\n")
     put(out / ".driver_env", 'GOAL_TIMEOUT_SEC=21600\nexport MARATHON_CONCURRENCY="12"\nOPENAI_API_KEY=sk-secret\n')
     # Half-written, in three ways.

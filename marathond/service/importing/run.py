@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
+from marathond.core.text import printable
 from marathond.ledger.open import open_readonly
 from marathond.ledger.verbs import imports
 from marathond.ledger.verbs.imports import Known
@@ -20,7 +21,7 @@ from marathond.service.importing.harbor import BY_AGENT, is_harbor, read_harbor
 from marathond.service.importing.runs import is_runs, read_runs
 from marathond.service.importing.seen import Reading
 from marathond.service.importing.table import read_table
-from marathond.service.importing.tree import Tree
+from marathond.service.importing.tree import NAME_MAX, Tree
 from marathond.service.offline import offline_writer
 
 WHAT = "marathonctl import"
@@ -76,8 +77,10 @@ def plan(ledger: Path, wanted: Wanted, author: str) -> Planned:
 
     :raises Refused: the source is none, or a campaign of that name was run here.
     """
+    name = default_name(wanted.source) if wanted.name is None else wanted.name
+    if not name or printable(name, NAME_MAX) != name:
+        raise ConfigError("", f"campaign name {printable(name, NAME_MAX)!r}", "must be plain characters: give one with --name")
     reading = read(wanted)
-    name = wanted.name or default_name(wanted.source)
     return Planned(name, author, reading, choose(reading, _known(ledger, name), replicates=wanted.replicates), wanted.replicates)
 
 

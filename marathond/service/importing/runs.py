@@ -98,7 +98,7 @@ def read_runs(tree: Tree, uid: int | None = None) -> Reading:
 
 
 def _jobs(tree: Tree, sieve: Sieve, above: Parts = ()) -> Iterator[Parts]:
-    for task in sieve.folders(above):
+    for task in sieve.folders(above, shared=True):
         for arm in sieve.folders((*above, task.name)):
             for stamp in sieve.folders((*above, task.name, arm.name)):
                 here = (*above, task.name, arm.name, stamp.name)
@@ -193,7 +193,7 @@ def _voided(out: Tree, sieve: Sieve, told: list[str], known: set[str]) -> tuple[
 
 def _places(tree: Tree, sieve: Sieve, above: Parts) -> Iterator[tuple[Parts, Parts]]:
     """(folders of batches, the four names of a job): in the folder of voided trials a run's tree may lie below folders of its own."""
-    for entry in sieve.folders(above):
+    for entry in sieve.folders(above, shared=True):
         here = (*above, entry.name)
         jobs = list(_fitting(sieve, above, entry.name))
         if jobs:

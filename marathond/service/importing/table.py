@@ -110,12 +110,12 @@ def _bytes(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}: must be a CSV file of trials") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+        os.close(descriptor)
+        what = "must be a regular file: a CSV table of trials" if not stat.S_ISREG(status.st_mode) else f"more than {MAX_BYTES} bytes"
+        raise Refused(f"{path}: {what}")
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{path}: must be a regular file: a CSV table of trials")
-        if status.st_size > MAX_BYTES:
-            raise Refused(f"{path}: {status.st_size} bytes: at most {MAX_BYTES} are read")
         return stream.read(MAX_BYTES + 1)
 
 
