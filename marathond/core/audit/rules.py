@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marathond.core.audit import arms, bias, house, results, verifiers
+from marathond.core.audit import agents, arms, bias, house, results, verifiers
 from marathond.core.audit.rule import Rule
 
-RULES: tuple[Rule, ...] = (*bias.RULES, *arms.RULES, *results.RULES, *verifiers.RULES, *house.RULES)
+RULES: tuple[Rule, ...] = (*bias.RULES, *agents.RULES, *arms.RULES, *results.RULES, *verifiers.RULES, *house.RULES)
