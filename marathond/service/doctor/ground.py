@@ -101,8 +101,15 @@ class Ground:
         began = self.now_ms - BEGAN_MS
         self.begin_run(now_ms=began)
         networks.set_pool(self.c, ENGINE, mode="explicit", range="198.19.0.0/16", prefix=28, cap=64, margin=0)
+        campaign_id = self.submit(CAMPAIGN, replicates, now_ms=began)
+        usage.meet_journal(self.c, identity="scratch", segment=1, byte=0, last_seq=0, now_ms=began)
+        self.all_is_well()
+        return campaign_id
+
+    def submit(self, name: str, replicates: int, *, now_ms: int) -> int:
+        """A campaign of all arms and tasks; its id."""
         submission = Submission(
-            name=CAMPAIGN,
+            name=name,
             author=AUTHOR,
             treatment_hash=treatment_hash(TREATMENT),
             treatment_json=canonical_json(TREATMENT),
@@ -114,10 +121,7 @@ class Ground:
             arms=planted.arm_rows(),
             tasks=planted.task_rows(),
         )
-        campaign_id = campaigns.submit(self.c, submission, now_ms=began).campaign_id
-        usage.meet_journal(self.c, identity="scratch", segment=1, byte=0, last_seq=0, now_ms=began)
-        self.all_is_well()
-        return campaign_id
+        return campaigns.submit(self.c, submission, now_ms=now_ms).campaign_id
 
     def begin_run(self, *, now_ms: int, pid: int | None = None) -> None:
         """A life of the daemon, ready since then; ``pid`` None: this process, so that it is found alive."""

@@ -195,9 +195,10 @@ class Scratch(Ground):
     def _cell(self, task: str | None, arm: str | None, replicate: int | None) -> tuple[int, str, str, int]:
         row = self.c.execute(
             """SELECT cell_id, task.name, arm.name, replicate FROM cell_state AS s JOIN task USING (task_id) JOIN arm USING (arm_id)
-               WHERE state = 'open' AND (?1 IS NULL OR task.name = ?1) AND (?2 IS NULL OR arm.name = ?2) AND (?3 IS NULL OR replicate = ?3)
+               WHERE s.campaign_id = ?4 AND state = 'open' AND (?1 IS NULL OR task.name = ?1) AND (?2 IS NULL OR arm.name = ?2)
+                   AND (?3 IS NULL OR replicate = ?3)
                ORDER BY ordinal LIMIT 1""",
-            (task, arm, replicate),
+            (task, arm, replicate, self.campaign_id),
         ).fetchone()
         if row is None:
             raise ValueError(f"no open cell of task {task or 'any'}, arm {arm or 'any'}, replicate {replicate or 'any'}")
@@ -298,7 +299,7 @@ class Scratch(Ground):
 
         All arms alike in times, tokens and endings, rewards that differ, one void of infrastructure per arm (``voids``).
         """
-        last = int(sql.scalar(self.c, "SELECT max(replicate) FROM cell"))
+        last = int(sql.scalar(self.c, "SELECT max(replicate) FROM cell WHERE campaign_id = ?", (self.campaign_id,)))
         for replicate in range(1, last + 1) if replicates is None else sorted(replicates):
             for row, task in enumerate(TASKS):
                 for column, arm in enumerate(ARMS):
