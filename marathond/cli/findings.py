@@ -80,7 +80,7 @@ def lines(found: Listed, where: Screen, now_ms: int) -> Iterator[str]:
         yield from _words(rows[0], where)
     if found.rows:
         yield ""
-        yield "acknowledge: marathonctl ack NO|CODE --reason …   one of them whole: marathonctl findings NO"
+        yield from wrapped("one of them whole: marathonctl findings NO; acknowledge: marathonctl ack NO|CODE --reason …", where)
 
 
 def head(found: Listed) -> str:
