@@ -32,6 +32,8 @@ class Found:
     subject: str
     detail: str
     stops: bool = False
+    trials: tuple[int, ...] = ()
+    """Of one that stops: the trials on which it rests.  What a person has answered stops again only when there are others among them."""
 
 
 def of_request(ended: Ended) -> Found | None:

@@ -113,8 +113,14 @@ def _kind(finding: FindingSeen) -> str:
     return OF_FINDING.get(finding.code) or ("disparity" if "disparity" in finding.code else "")
 
 
+FIRST = "infrastructure first"
+"""How the words of a stop-loss begin that says that an arm's infrastructure, and not the arm, decides its results (faults a06, f15)."""
+
+
 def _of_finding(finding: FindingSeen, kind: str) -> Notice:
     title = f"{kind.replace('_', '-')}: {finding.code} {finding.subject}"
+    if kind == "stop_loss" and finding.detail.startswith(FIRST):
+        title = f"{FIRST}: {finding.code} {finding.subject}: admission is closed for all arms"
     return _notice(f"finding:{finding.finding_id}", kind, title, finding.detail)
 
 

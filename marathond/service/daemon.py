@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from marathond import __version__
 from marathond.core.errors import EngineError, Refused
 from marathond.engine.docker import DockerEngine
+from marathond.flow.auditor import Auditor
 from marathond.flow.exporter import Exporter
 from marathond.flow.ingest import Intake
 from marathond.flow.recovery import recover
@@ -168,6 +169,8 @@ class Daemon:
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file, anyio.create_task_group() as group:
             await serve_control(self, group)
             await self._intake(group)
+            if not self._gates_only:  # where every trial is void by design, nobody waits for a comparison
+                group.start_soon(Auditor(self.world, self.ledger.path).run, name="audit")
             group.start_soon(self._begin, group, name="begin")
             while not await self._wind_down(group):
                 pass

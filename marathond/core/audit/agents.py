@@ -52,7 +52,8 @@ def arm_dead(facts: Facts) -> Look:
         last = mine[-DEAD_IN_A_ROW:]
         if len(last) == DEAD_IN_A_ROW and all(dead(trial) for trial in last):
             words = f"infrastructure first: the last {len(last)} of {len(mine)} ended trials of {arm} ran not one command: {labels(last)}"
-            found.append(Found("arm_dead", "stop_loss", arm, words, stops=True))
+            on = tuple(trial.trial_id for trial in last)
+            found.append(Found("arm_dead", "stop_loss", arm, words, stops=True, trials=on))
     unseen = "no receipt is there that would tell of commands" if trials and not told else ""
     return Look(len(told), len(trials), "ended trials that ask a model", tuple(found), unseen)
 
@@ -92,7 +93,8 @@ def arm_silent(facts: Facts) -> Look:
         mine = [trial for trial in running if trial.arm == arm]
         if len(mine) >= ARM_SILENT_TRIALS and all(quiet_ms(trial) >= ARM_SILENT_MS for trial in mine):
             words = f"infrastructure first: all {len(mine)} running trials of {arm} have asked their model nothing for more than an hour"
-            found.append(Found("arm_silent", "stop_loss", arm, f"{words}: {labels(mine)}", stops=True))
+            on = tuple(trial.trial_id for trial in mine)
+            found.append(Found("arm_silent", "stop_loss", arm, f"{words}: {labels(mine)}", stops=True, trials=on))
     return Look(len(running), len(running), "running trials that ask a model", tuple(found))
 
 

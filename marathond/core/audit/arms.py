@@ -165,9 +165,9 @@ def overrun_disparity(facts: Facts) -> Look:
     return shares(facts, "overrun_disparity", "warning", words, ended(facts), lambda trial: (trial.overrun_ms or 0) > OVERRUN_MS, "")
 
 
-def reattached_disparity(facts: Facts) -> Look:
+def reattached_differ(facts: Facts) -> Look:
     words = "were taken over by another life of the daemon"
-    return shares(facts, "reattached_disparity", INFO, words, ended(facts), lambda trial: trial.reattached > 0, "")
+    return shares(facts, "reattached_differ", INFO, words, ended(facts), lambda trial: trial.reattached > 0, "")
 
 
 def endings_differ(facts: Facts) -> Look:
@@ -230,11 +230,11 @@ RULES: tuple[Rule, ...] = (
         ("c19",),
     ),
     Rule(
-        "reattached_disparity",
+        "reattached_differ",
         "info",
         "Restarts of the daemon met one arm's trials more often, as they do those that run longest.",
         "Nothing to repair; if the arm's scores look odd, compare its trials with and without a restart.",
-        reattached_disparity,
+        reattached_differ,
         ("f02",),
     ),
     Rule(

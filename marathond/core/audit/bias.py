@@ -126,7 +126,8 @@ def infra_disparity(facts: Facts) -> Look:
             f"infrastructure first: {failed[arm]} of {of[arm]} trials of {arm} failed by infrastructure ({listed}), against {others}; "
             f"chance alone in {p:.1g} of cases (Fisher, Holm)"
         )
-        found.append(Found("infra_disparity", "stop_loss", arm, words, stops=True))
+        failing = tuple(trial.trial_id for trial in trials if trial.arm == arm and trial.infra)
+        found.append(Found("infra_disparity", "stop_loss", arm, words, stops=True, trials=failing))
     return Look(len(trials), resting, "trials at rest", tuple(found))
 
 

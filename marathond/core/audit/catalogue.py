@@ -292,6 +292,11 @@ RAISED: Mapping[str, Meaning] = {
         "Compare times by the ledger's order, never by files' times; set the storage's clock.",
         ("e05",),
     ),
+    "audit_failed": Meaning(
+        "A rule of the audit broke: what it watches is unknown, not well, while this lasts.",
+        "Keep the log and report the bug; `marathonctl doctor` says which rules can see.",
+        ("e04",),
+    ),
     "notify_failed": Meaning(
         "A message about the campaign could not be sent over a channel.",
         "Try `marathonctl notify --test`; repair the command or the webhook.",

@@ -47,7 +47,7 @@ def overrun_disparity(scratch: Scratch) -> None:
     _hit(scratch, ended_by="deadline", overrun_ms=10 * 60_000)
 
 
-def reattached_disparity(scratch: Scratch) -> None:
+def reattached_differ(scratch: Scratch) -> None:
     """A restart met one arm's long trials."""
     for arm in BESIDE:
         _arm(scratch, arm)
@@ -133,7 +133,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         latency_disparity,
         bad_request_disparity,
         overrun_disparity,
-        reattached_disparity,
+        reattached_differ,
         tokens_differ,
         turns_differ,
         endings_differ,
