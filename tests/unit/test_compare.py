@@ -327,6 +327,14 @@ def test_reward_by_how_the_agent_ended() -> None:
     ]
 
 
+def test_the_share_of_spent_budgets_is_unknown_where_one_ending_is() -> None:
+    """An imported table names deadlines and nothing else: of those it names, all are deadlines."""
+    known = [a_cell("t", "x", 1, 1.0, budget_ended=True), a_cell("t", "x", 2, 0.0, budget_ended=False)]
+    assert _one(*known).budget_ended == 0.5
+    assert _one(*known, a_cell("t", "x", 3, 0.0)).budget_ended is None
+    assert _one(*known, a_cell("t", "x", 3, state="open")).budget_ended == 0.5
+
+
 def test_the_curve_over_time_climbs_at_each_solved_trial() -> None:
     arm = _one(
         a_cell("t", "x", 1, 1.0, agent_s=30.0),

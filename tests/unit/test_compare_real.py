@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import socket
+from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,27 +15,31 @@ import scipy.stats
 from marathond.core.compare import compare
 from marathond.core.compare.result import Comparison, Metric
 from marathond.core.results import CellResult, Contrast, Results
+from marathond.ledger.open import open_readonly
+from marathond.ledger.verbs.results import read_results
+from marathond.service.importing.run import Wanted, carry_out, plan
+from tests.support.ledgers import T0, file_ledger
 from tests.support.some_results import a_cell, some_results
 
 TABLE = Path(__file__).parents[1] / "data" / "swe-marathon-trials.csv"
 
 KNOWN = (
-    ("Claude Code/Claude Opus 4.8", 26, ".711"),
-    ("Claude Code/Claude Opus 4.7", 16, ".661"),
-    ("Codex/GPT-5.5", 12, ".640"),
-    ("Terminus 2/Claude Opus 4.7", 11, ".582"),
-    ("Gemini CLI/Gemini 3.5 Flash", 7, ".372"),
-    ("Terminus 2/GPT-5.5", 6, ".443"),
-    ("Terminus 2/DeepSeek V4 Pro", 4, ".373"),
-    ("Terminus 2/Gemini 3.1 Pro", 4, ".358"),
-    ("Gemini CLI/Gemini 3.1 Pro", 2, ".408"),
-    ("Terminus 2/GLM 5.1", 1, ".292"),
-    ("Terminus 2/Kimi K2.6", 0, ".294"),
-    ("Terminus 2/MiniMax M2.7", 0, ".137"),
-    ("Kimi CLI/Kimi K2.6", 0, ".133"),
+    ("Claude Code / Claude Opus 4.8", 26, ".711"),
+    ("Claude Code / Claude Opus 4.7", 16, ".661"),
+    ("Codex / GPT-5.5", 12, ".640"),
+    ("Terminus 2 / Claude Opus 4.7", 11, ".582"),
+    ("Gemini CLI / Gemini 3.5 Flash", 7, ".372"),
+    ("Terminus 2 / GPT-5.5", 6, ".443"),
+    ("Terminus 2 / DeepSeek V4 Pro", 4, ".373"),
+    ("Terminus 2 / Gemini 3.1 Pro", 4, ".358"),
+    ("Gemini CLI / Gemini 3.1 Pro", 2, ".408"),
+    ("Terminus 2 / GLM 5.1", 1, ".292"),
+    ("Terminus 2 / Kimi K2.6", 0, ".294"),
+    ("Terminus 2 / MiniMax M2.7", 0, ".137"),
+    ("Kimi CLI / Kimi K2.6", 0, ".133"),
 )
 BEST, SECOND = KNOWN[0][0], KNOWN[1][0]
-SHORT = "Gemini CLI/Gemini 3.1 Pro"
+SHORT = "Gemini CLI / Gemini 3.1 Pro"
 
 
 @cache
@@ -42,7 +49,7 @@ def results() -> Results:
     counts: dict[tuple[str, str], int] = {}
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            key = row["task"], f"{row['agent']}/{row['model']}"
+            key = row["task"], f"{row['agent']} / {row['model']}"
             counts[key] = counts.get(key, 0) + 1
             cells.append(
                 a_cell(
@@ -65,6 +72,39 @@ def results() -> Results:
 @cache
 def comparison() -> Comparison:
     return compare(results())
+
+
+def test_imported_into_a_ledger_it_says_the_same_to_the_last_digit(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.db"
+    file_ledger(ledger, host=socket.gethostname(), now_ms=T0)
+    carry_out(ledger, plan(ledger, Wanted(TABLE, csv=True), "ana"))
+    with closing(open_readonly(ledger)) as c:
+        read = read_results(c)
+    imported = compare(replace(read, contrasts=results().contrasts))
+    here, there = ({arm.arm: arm for arm in each.arms} for each in (comparison(), imported))
+    assert here.keys() == there.keys()
+    for arm in here.values():
+        other = there[arm.arm]
+        assert (arm.cells, arm.done, arm.solved, arm.reward, arm.partial) == (
+            other.cells,
+            other.done,
+            other.solved,
+            other.reward,
+            other.partial,
+        )
+        assert (arm.at_k, arm.reward_se, arm.tokens, arm.cost_usd, arm.agent_s) == (
+            other.at_k,
+            other.reward_se,
+            other.tokens,
+            other.cost_usd,
+            other.agent_s,
+        )
+    ours, theirs = (each.contrasts[0] for each in (comparison(), imported))
+    for metric in (Metric.REWARD, Metric.PARTIAL):
+        one, other_one = ours.of(metric), theirs.of(metric)
+        assert one is not None and other_one is not None
+        assert (one.cells, len(one.pairs), one.bounds) == (other_one.cells, len(other_one.pairs), other_one.bounds)
+    assert ours.of(Metric.REWARD) == theirs.of(Metric.REWARD)
 
 
 @pytest.mark.parametrize(("arm", "solved", "partial"), KNOWN)

@@ -51,7 +51,7 @@ def summary(results: Results, arm: str) -> ArmSummary:
         reward_se=clustered_error(rewards),
         partial=_mean(done, Metric.PARTIAL),
         test_rate=_mean(done, Metric.TEST_RATE),
-        budget_ended=_mean(done, "budget_ended"),
+        budget_ended=None if any(cell.budget_ended is None for cell in done) else _mean(done, "budget_ended"),
         build_failed=sum(cell.build_failed for cell in done),
         voids=dict(sorted(Counter(void.code for void in voids).items())),
         post_score_voids=sum(void.score_was_known for void in voids),

@@ -182,7 +182,8 @@ class ArmSummary:
     """One arm by itself; means are over its own done cells and are NOT what arms are compared by (fault a07).
 
     ``solved``: done cells with reward 1; ``solved_interval``: Wilson's, over trials taken to be independent.  ``voids``: standing, by
-    code.  ``post_score_voids``: standing voids that were decided when the score was known.  ``budget_ended``: share of done cells.
+    code.  ``post_score_voids``: standing voids that were decided when the score was known.  ``budget_ended``: share of
+    done cells; None where it is not known of one of them, for a source that names deadlines alone would show 1.
     """
 
     arm: str
