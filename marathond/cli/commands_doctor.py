@@ -1,4 +1,4 @@
-"""The sub-command doctor: arguments and help."""
+"""The sub-commands doctor and audit: arguments and help."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ def doctor(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None)
     """
     from marathond.cli import ctl
     from marathond.cli import doctor as view
+
+    try:
+        report = view.gather(settled(ctx).located().paths, campaign, now_ms())
+    except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
+        ctl.report(error)
+        finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
+        return
+    view.show(report, screen(), as_json_=as_json)
+    finish(report.exit_code)
+
+
+@app.command()
+def audit(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) -> None:
+    """Ask every rule of the audit now, and say over how much it could look.  Reads only; needs no daemon.
+
+    Exit status: 0 nothing found but information and warnings, 1 an error or a stop-loss, 4 a rule could not see or the ledger cannot be
+    looked at.
+    """
+    from marathond.cli import audit as view
+    from marathond.cli import ctl
 
     try:
         report = view.gather(settled(ctx).located().paths, campaign, now_ms())

@@ -24,7 +24,7 @@ from anyio import to_thread
 
 from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Rule
-from marathond.core.audit.rules import RULES
+from marathond.core.audit.rules import RULES, looks
 from marathond.core.model_rules import Found, new_or_over
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import audit, audited, findings
@@ -51,12 +51,10 @@ def judge(facts: Facts, rules: Sequence[Rule] = RULES) -> Judged:
     """Every rule, whatever becomes of another one."""
     found: list[Found] = []
     blind: set[str] = set()
-    for rule in rules:
-        try:
-            look = rule.look(facts)
-        except Exception as bug:  # noqa: BLE001 - a rule that breaks is blind, which is told, and no reason for the others to be
-            log.error(FAILED, rule=rule.code, error=str(bug), exc_info=bug)
-            found.append(Found(FAILED, "error", rule.code, f"rule {rule.code} broke: {type(bug).__name__}: {bug}"))
+    for rule, look in looks(facts, rules):
+        if isinstance(look, Exception):
+            log.error(FAILED, rule=rule.code, error=str(look), exc_info=look)
+            found.append(Found(FAILED, "error", rule.code, f"rule {rule.code} broke: {type(look).__name__}: {look}"))
             blind.add(rule.code)
             continue
         found += look.found
