@@ -11,6 +11,7 @@ from marathond.cli.grammar import app
 from marathond.cli.plan import contrast_words
 from marathond.core.errors import ConfigError
 from marathond.service.settings import Settings, load, origins
+from marathond.service.submission import build
 from marathond.service.treatment import campaign_treatment, change_of, needs_restart, treatment_hash
 
 HEAD = """[daemon]
@@ -105,3 +106,9 @@ def test_plan_and_config_show_say_what_will_be_compared(tmp_path: Path) -> None:
     plan = runner.invoke(app, [*config, "plan"]).stdout
     assert "compares every pair of arms, 3 in all: [comparison] declares none" in plan
     assert contrast_words(["one"], ()) == ""
+
+
+def test_a_submission_carries_the_declaration(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    settings = _load(tmp_path, 'contrasts = [["goal", "plain"]]')
+    assert build(settings, "ana", {}, {}).contrasts == (("goal", "plain"),)
