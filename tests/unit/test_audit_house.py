@@ -142,6 +142,7 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
     "usage_missing": [
         ("a turn that did not begin", lambda: facts([trial(1, turns=0, commands=0, requests=3)])),
         ("a turn that did not end", lambda: facts([trial(1, turns=0)])),
+        ("nor had a command", lambda: facts([trial(1, turns=0, commands=0, ended_by="deadline", budget_ended=True)])),
         ("neither", lambda: facts([trial(1, turns=0, commands=0, requests=0), trial(2)])),
     ],
 }
