@@ -164,6 +164,7 @@ LEFT JOIN claim ON claim.cell_id = cell.cell_id AND claim.released_at_ms IS NULL
 LEFT JOIN park ON park.cell_id = cell.cell_id AND park.ended_at_ms IS NULL;
 
 -- One row per cell.  Scores are those of the trial that counts (its last score, should it have been read again), NULL while there is none.
+-- How an imported trial ended is its source's word.
 CREATE VIEW v_cell AS
 SELECT campaign.name AS campaign, printf('c%04d', s.cell_id) AS cell, printf('b%04d', s.block_id) AS block,
     task.name AS task, arm.name AS arm, s.replicate, s.ordinal, s.state,
@@ -172,7 +173,8 @@ SELECT campaign.name AS campaign, printf('c%04d', s.cell_id) AS cell, printf('b%
     iif(s.state = 'done', s.partial, NULL) AS partial,
     iif(s.state = 'done', s.tests_passed, NULL) AS tests_passed,
     iif(s.state = 'done', s.tests_total, NULL) AS tests_total,
-    agent.ended_by, s.budget_ended,
+    coalesce(agent.ended_by, there.ended_by) AS ended_by,
+    coalesce(s.budget_ended, there.ended_by IN (SELECT name FROM budget_end)) AS budget_ended,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id) AS attempts,
     (SELECT count(*) FROM trial WHERE trial.cell_id = s.cell_id AND trial.state = 'voided') AS voids,
     park.code AS park_code, park.detail AS park_detail,
@@ -182,6 +184,7 @@ JOIN campaign ON campaign.campaign_id = s.campaign_id
 JOIN task ON task.task_id = s.task_id
 JOIN arm ON arm.arm_id = s.arm_id
 LEFT JOIN trial_agent AS agent ON agent.trial_id = s.trial_id
+LEFT JOIN imported_trial AS there ON there.trial_id = s.trial_id
 LEFT JOIN park ON park.park_id = s.park_id;
 
 -- One row per trial.  phase = state.  elapsed_s: seconds in the present phase for a live trial, else from claim to rest.
@@ -201,9 +204,9 @@ SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, printf('
         WHEN 'verifying' THEN (SELECT v.started_at_ms + v.limit_ms FROM verification AS v
                                WHERE v.trial_id = t.trial_id AND v.ended_at_ms IS NULL ORDER BY v.round DESC LIMIT 1)
         END - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) / 1000.0, 3) AS deadline_in_s,
-    agent.limit_ms / 1000.0 AS limit_s, agent.limit_origin, agent.ended_by, agent.exit_code, agent.oom_killed,
+    agent.limit_ms / 1000.0 AS limit_s, agent.limit_origin, coalesce(agent.ended_by, there.ended_by) AS ended_by, agent.exit_code, agent.oom_killed,
     agent.overrun_ms / 1000.0 AS overrun_s,
-    round((agent.ended_mono_ms - agent.started_mono_ms) / 1000.0, 3) AS agent_s,
+    round(coalesce(agent.ended_mono_ms - agent.started_mono_ms, there.agent_ms) / 1000.0, 3) AS agent_s,
     t.reward, t.partial, t.tests_passed, t.tests_total, score.reward_source,
     (SELECT code FROM void WHERE void.trial_id = t.trial_id AND void.undone_at_ms IS NULL) AS void_code,
     container.docker_id AS container, container.image_id AS image, export.folder,
@@ -221,6 +224,7 @@ JOIN arm ON arm.arm_id = t.arm_id
 JOIN trial_event AS last ON last.trial_id = t.trial_id
     AND last.seq = (SELECT max(seq) FROM trial_event WHERE trial_event.trial_id = t.trial_id)
 LEFT JOIN trial_agent AS agent ON agent.trial_id = t.trial_id
+LEFT JOIN imported_trial AS there ON there.trial_id = t.trial_id
 LEFT JOIN score ON score.score_id = (SELECT max(score_id) FROM score AS sc WHERE sc.trial_id = t.trial_id)
 LEFT JOIN container ON container.trial_id = t.trial_id
 LEFT JOIN artifact_export AS export ON export.trial_id = t.trial_id;
