@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.compare.result import ArmSummary, Comparison, Spread
 from marathond.core.results import CellResult, Column, Results
-from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, lines, num, prose, word
+from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, num, prose, word
 from marathond.report.numbers import count, fixed, many, money, percent, seconds, span
 from marathond.report.plots import budget_panels, cells_of, strips
 
@@ -22,7 +22,7 @@ Own = tuple[str, Spread | None]
 
 def own_table(comparison: Comparison, results: Sequence[Results]) -> Table:
     """One row per arm; a column that the benchmark does not have is not there (fault d11)."""
-    there = {column.name for column in results[0].columns if column.exists}
+    there = {column.name for one in results for column in one.columns if column.exists}
     shown: list[tuple[Col, Callable[[ArmSummary], str], bool]] = [
         (prose("arm", 10), lambda a: word(a.arm), True),
         (num("done"), lambda a: f"{a.done}/{a.cells}", True),
@@ -46,18 +46,23 @@ def _budget(arm: ArmSummary, results: Sequence[Results]) -> str:
     return percent(arm.budget_ended) + (f" of {known}" if known and known < arm.done else "")
 
 
-def absent(columns: Sequence[Column]) -> Iterable[Line]:
+def absent(results: Sequence[Results]) -> Iterable[Line]:
     """Columns that do not exist, each with its reason; and what must be known of one that does."""
-    for column in columns:
-        name = COLUMN_NAMES.get(column.name, word(column.name))
-        if not column.exists:
-            yield Line(f"There is no {name}: {word(column.why, TEXT_MAX)}", Tone.WARN)
-        elif column.why:
-            yield Line(f"{name}: {word(column.why, TEXT_MAX)}", Tone.QUIET)
+    for one in results:
+        where = f"{word(one.campaign)}: " if len(results) > 1 else ""
+        for column in one.columns:
+            if not column.exists:
+                yield Line(f"{where}there is no {_called(column)}: {word(column.why, TEXT_MAX)}", Tone.WARN)
+            elif column.why:
+                yield Line(f"{where}{_called(column)}: {word(column.why, TEXT_MAX)}", Tone.QUIET)
+
+
+def _called(column: Column) -> str:
+    return COLUMN_NAMES.get(column.name, word(column.name))
 
 
 def own(comparison: Comparison, results: Sequence[Results]) -> Section:
-    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results[0].columns)]
+    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results)]
     blocks += [*_at_k(comparison), _endings(comparison), *budget_panels(comparison, results)]
     return Section("arms", "The arms by themselves", tuple(blocks))
 
@@ -140,7 +145,7 @@ def heat_maps(results: Results, only: Sequence[str] = ("reward", "partial")) -> 
         if column.name not in only:
             continue
         if not column.exists:
-            yield Line(f"There is no {COLUMN_NAMES[column.name]}: {word(column.why, TEXT_MAX)}", Tone.WARN)
+            yield Line(f"there is no {_called(column)}: {word(column.why, TEXT_MAX)}", Tone.WARN)
             continue
         yield _heat_map(results, column.name)
 
@@ -177,7 +182,3 @@ def _heat(task: str, arm: str, cells: Sequence[CellResult], name: str) -> HeatCe
         text = "none"
     said = ", ".join(f"{sum(cell.state == state for cell in cells)} {state}" for state in sorted(states))
     return HeatCell(text, None, f"{where}: {said or 'no cell'}")
-
-
-def missing_columns(results: Results) -> tuple[Line, ...]:
-    return lines(f"no {COLUMN_NAMES[each.name]}: {word(each.why, TEXT_MAX)}" for each in results.columns if not each.exists)

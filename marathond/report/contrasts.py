@@ -36,11 +36,16 @@ def sections(comparison: Comparison) -> Iterable[Section]:
     if not comparison.contrasts:
         yield Section("comparison", "Comparison", (*head, Line("There is no contrast: nothing is compared.", Tone.WARN)))
         return
-    head += [side_by_side(comparison.contrasts, metric) for metric in Metric if any(each.of(metric) for each in comparison.contrasts)]
+    head += [side_by_side(comparison.contrasts, metric) for metric in Metric if is_compared(comparison, metric)]
     head.append(Line(HOW, Tone.QUIET))
     yield Section("comparison", "Comparison", (*head, *contrasts_forest(comparison.contrasts)))
     for number, contrast in enumerate(comparison.contrasts, start=1):
         yield Section(f"contrast-{number}", name_of(contrast), tuple(_one(contrast)), level=3, aside=len(comparison.contrasts) > SHOWN_OPEN)
+
+
+def is_compared(comparison: Comparison, metric: Metric) -> bool:
+    """In any contrast."""
+    return any((found := each.of(metric)) is not None and found.tasks is not None for each in comparison.contrasts)
 
 
 def side_by_side(contrasts: Sequence[ContrastResult], metric: Metric) -> Table:

@@ -13,7 +13,7 @@ from marathond.report.blocks import TEXT_MAX, Block, Col, Line, Section, Table, 
 from marathond.report.numbers import fixed, instant, many, money, tally
 
 SEVERITIES = ("stop_loss", "error", "warning", "info")
-HASH_SHOWN = 19
+HASH_SHOWN = 16
 CELLS_NAMED = 20
 FACTS = (Col("what"), prose("value"))
 
@@ -33,7 +33,12 @@ def compared(results: Results) -> Section:
         ("money", _spent(results)),
     ]
     arms = tuple(
-        (word(arm.name), word(arm.kind), "none" if arm.model is None else word(arm.model), word(arm.treatment_hash, HASH_SHOWN))
+        (
+            word(arm.name),
+            word(arm.kind),
+            "none" if arm.model is None else word(arm.model),
+            word(arm.treatment_hash.removeprefix("sha256:")[:HASH_SHOWN]),
+        )
         for arm in results.arms
     )
     columns = (prose("arm", 10), Col("kind", least=5), Col("model", least=10), Col("treatment", least=12))

@@ -89,7 +89,7 @@ def _numbers(report: Report, comparison: Comparison) -> Iterable[Section]:
         blocks.append(Line("There is no contrast: nothing is compared.", Tone.WARN))
     else:
         metrics = (Metric.REWARD, Metric.PARTIAL) if len(shown) <= PARTIAL_AT_MOST else (Metric.REWARD,)
-        tables: list[Table] = [contrasts.side_by_side(shown, metric) for metric in metrics if _any(comparison, metric)]
+        tables: list[Table] = [contrasts.side_by_side(shown, metric) for metric in metrics if contrasts.is_compared(comparison, metric)]
         blocks += [*tables, *(list(contrasts_forest(shown))[:1] if len(shown) <= FIGURE_AT_MOST else [])]
         blocks += lines([contrasts.HOW, *(word(text, TEXT_MAX) for text in comparison.estimands[:1])])
     if left > 0:
@@ -103,17 +103,13 @@ def _numbers(report: Report, comparison: Comparison) -> Iterable[Section]:
     yield from _tasks(report)
 
 
-def _any(comparison: Comparison, metric: Metric) -> bool:
-    return any((found := each.of(metric)) is not None and found.tasks is not None for each in comparison.contrasts)
-
-
 def _arms(report: Report, comparison: Comparison) -> Iterable[Block]:
     yield Line(arms.NOT_COMPARED, Tone.WARN)
     table = arms.own_table(comparison, report.results)
     yield Table(table.columns, table.rows[:ARMS_AT_MOST], table.caption)
     if len(table.rows) > ARMS_AT_MOST:
         yield Line(f"{many(len(table.rows) - ARMS_AT_MOST, 'arm')} more in the whole report.", Tone.WARN)
-    yield from arms.absent(report.results[0].columns)
+    yield from arms.absent(report.results)
 
 
 def _tasks(report: Report) -> Iterable[Section]:

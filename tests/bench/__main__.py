@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from marathond.demo.host import SetupError, say
-from tests.bench import bare_calls, footprint, harbor_run, ledger_run, marathond_run
+from tests.bench import bare_calls, footprint, harbor_run, ledger_run, marathond_run, report_run
 
 ROUNDS = 5
 
@@ -58,6 +58,12 @@ def costs(host: str) -> list[str]:
     ]
 
 
+def reports() -> list[str]:
+    """The third table: the whole command ``report --html``.  First, before the other parts' children set the peak of memory."""
+    say("bench: a report of 500 cells")
+    return report_run.lines(report_run.measure())
+
+
 def main(arguments: list[str]) -> int:
     """Exit status 0 with the tables, 1 with one line when something could not be measured."""
     host, image = os.environ.get("DOCKER_HOST"), os.environ.get("MARATHOND_BASE_IMAGE")
@@ -65,7 +71,8 @@ def main(arguments: list[str]) -> int:
         print("bench: DOCKER_HOST and MARATHOND_BASE_IMAGE are not set; run `make bench`", file=sys.stderr)
         return 2
     try:
-        lines = [*overhead(host, image, with_harbor="--no-harbor" not in arguments), "", *costs(host)]
+        written = reports()
+        lines = [*overhead(host, image, with_harbor="--no-harbor" not in arguments), "", *costs(host), "", *written]
     except (SetupError, RuntimeError) as err:
         print(f"bench: {err}", file=sys.stderr)
         return 1

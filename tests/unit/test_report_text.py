@@ -1,0 +1,83 @@
+"""The report on a terminal: its golden text, its width, and every number of the comparison in it.
+
+``python -m tests.unit.test_report_text`` writes the golden files anew, to be looked at before they are committed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from marathond.cli.output import Screen, display_width
+from marathond.cli.report_text import render
+from marathond.core.compare import compare
+from marathond.report.document import document, make
+from marathond.report.page import page
+from tests.support import small_report
+from tests.support.some_results import a_campaign, some_results
+
+GOLDEN = Path(__file__).resolve().parents[1] / "data"
+SHOWN = {
+    "report-small.txt": lambda: document(small_report.report()),
+    "report-small-page.txt": lambda: page(small_report.report()),
+    "report-small-withheld.txt": lambda: document(small_report.report(stop=True)),
+}
+
+
+def text_of(name: str, width: int | None = 80) -> str:
+    return "\n".join(render(SHOWN[name](), Screen(width))) + "\n"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_small_campaign_reads_as_it_was_looked_at(name: str) -> None:
+    assert text_of(name) == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("form", [document, page], ids=["whole", "page"])
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_nothing_is_wider_than_the_terminal_and_nothing_is_cut(form: object, width: int) -> None:
+    results = a_campaign()
+    assert callable(form)
+    lines = list(render(form(make(results, compare(results))), Screen(width)))
+    assert [line for line in lines if display_width(line) > width] == []
+    assert [line for line in lines if line.endswith("…")] == []
+
+
+def test_off_a_terminal_no_line_is_broken() -> None:
+    results = a_campaign()
+    made = make(results, compare(results))
+    text = "\n".join(render(document(made), Screen(None)))
+    assert all(sentence in text for sentence in made.comparison.estimands) if made.comparison else pytest.fail("withheld")
+
+
+def test_thirteen_long_names_are_numbered_where_they_do_not_fit() -> None:
+    arms = [f"Some Harness {n} / Some Model {n}" for n in range(1, 14)]
+    results = a_campaign(tasks=3, arms=arms, replicates=2)
+    lines = list(render(document(make(results, compare(results))), Screen(80)))
+    assert "arm 13: Some Harness 13 / Some Model 13" in lines
+    assert [line for line in lines if display_width(line) > 80] == []
+    assert sum(line.startswith("Some Harness 13") for line in lines) > 3  # first columns wrap, they are not cut to look alike
+
+
+def test_colours_only_where_they_can_be_shown() -> None:
+    shown = document(small_report.report(stop=True))
+    assert not any("\x1b" in line for line in render(shown, Screen(80)))
+    assert any("\x1b[31m" in line for line in render(shown, Screen(80, colour=True)))
+
+
+def test_a_campaign_of_nothing_and_one_of_one_arm_say_so() -> None:
+    empty = some_results([])
+    lines = list(render(document(make(empty, compare(empty))), Screen(80)))
+    assert "There is no contrast: nothing is compared." in "\n".join(lines)
+    assert any(line.startswith("cells") and "0 tasks x 0 arms" in line for line in lines)
+    one = a_campaign(tasks=2, arms=("plain",), replicates=2, whole=True)
+    text = "\n".join(render(document(make(one, compare(one))), Screen(80)))
+    assert "There is no contrast: nothing is compared." in text and "No trial is voided." in text
+    assert re.search(r"^plain +4/4 +\d ", text, re.MULTILINE)
+
+
+if __name__ == "__main__":
+    for each in SHOWN:
+        (GOLDEN / each).write_text(text_of(each))
