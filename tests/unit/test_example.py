@@ -129,6 +129,7 @@ def test_the_swe_marathon_example_loads_with_its_knobs(tmp_path: Path) -> None:
         ("goal", "codex_cli"),
         ("wake", "generic_cli"),
     ]
+    assert settings.comparison.contrasts == tuple((arm, "plain") for arm in settings.arm_names[1:])
     assert len(settings.campaign.include) == SAMPLE_TASKS
     assert list(settings.campaign.include) == sorted(settings.campaign.include)
 
