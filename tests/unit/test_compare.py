@@ -234,7 +234,7 @@ def test_a_contrast_that_was_declared_after_scores_were_known_says_so() -> None:
     cells = rewards("t", {"goal": [1], "plain": [0]})
     late = some_results(cells, contrasts=(Contrast("goal", "plain", T0, 37),))
     early = some_results(cells, contrasts=(Contrast("goal", "plain", T0, 0),))
-    assert "declared when 37 scores were known: it may have been chosen by them" in _notes(late)
+    assert "declared when 37 scores were known: it may have been chosen by what was seen" in _notes(late)
     assert "declared when" not in _notes(early)
     assert (compare(late).contrasts[0].declared_at_ms, compare(late).contrasts[0].scores_known) == (T0, 37)
 

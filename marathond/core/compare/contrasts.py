@@ -129,7 +129,8 @@ def _mcnemar(pairs: Sequence[Pair]) -> Discordance | None:
 
 def _declared(contrast: Contrast) -> Iterator[str]:
     if contrast.scores_known:
-        yield f"declared when {contrast.scores_known} scores were known: it may have been chosen by them"
+        known = "1 score was" if contrast.scores_known == 1 else f"{contrast.scores_known} scores were"
+        yield f"declared when {known} known: it may have been chosen by what was seen"
 
 
 def _notes(found: MetricContrast) -> Iterator[str]:

@@ -100,10 +100,8 @@ def _notes(results: Results) -> list[str]:
     notes = []
     if results.declaration > 1:
         dropped = "".join(f", without {each.a} against {each.b}" for each in results.dropped)
-        notes.append(
-            f"the contrasts were declared anew (version {results.declaration}) when {results.declared_after or 0} scores were known"
-            f"{dropped}"
-        )
+        known = "1 score was" if results.declared_after == 1 else f"{results.declared_after or 0} scores were"
+        notes.append(f"the contrasts were declared anew (version {results.declaration}) when {known} known{dropped}")
     return notes
 
 
