@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, table
+from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, table, wrapped
 from marathond.service.importing.choose import CHANGED
 from marathond.service.importing.run import Planned, Wanted, carry_out, plan
 from marathond.service.importing.seen import Listed
@@ -115,7 +115,7 @@ def lines(planned: Planned, where: Screen, *, dry_run: bool) -> Iterator[str]:
         f"{clean(reading.source)}: {KINDS[reading.kind]}, as campaign {clean(planned.name)}" + (" (dry run)" if dry_run else "")
     )
     for told in [*reading.told, *([_conditions(planned)] if reading.conditions else [])]:
-        yield where.fit(f"  {clean(told)}")
+        yield from wrapped(f"  {clean(told)}", where)
     counted = sum(trial.withdrawal is None for _, trial in choice.trials)
     new = len(choice.trials)
     known = f", {choice.unchanged} known already" if choice.unchanged else ""
@@ -165,12 +165,14 @@ def _arms(planned: Planned, where: Screen) -> Iterator[str]:
 
 def _withdrawn(planned: Planned, where: Screen) -> Iterator[str]:
     rows = [(clean(trial.key), clean(trial.withdrawal.reason)) for _, trial in planned.choice.trials if trial.withdrawal is not None]
-    yield from _some("taken as voids (imported_void):", (Column("trial", least=20), Column("why", least=30, wrap=True)), rows, where)
+    yield from _some(
+        "taken as voids (imported_void):", (Column("trial", least=24, wrap=True), Column("why", least=30, wrap=True)), rows, where
+    )
 
 
 def _differences(planned: Planned, where: Screen) -> Iterator[str]:
     rows = [(clean(each.place), clean(each.old), clean(each.new), clean(each.why)) for each in planned.reading.differences]
-    columns = (Column("trial", least=20), Column("old", least=8, wrap=True), Column("now"), Column("why", least=24, wrap=True))
+    columns = (Column("trial", least=24, wrap=True), Column("old", least=8, wrap=True), Column("now"), Column("why", least=24, wrap=True))
     yield from _some("judged otherwise than by the old rule (completed >= 1 and errored == 0):", columns, rows, where)
 
 
@@ -185,7 +187,7 @@ def _listed(title: str, listed: Sequence[Listed], where: Screen) -> Iterator[str
         by_code[code].append((code, f"{places[0]}{more}", clean(why)))
     rows = [row for some in by_code.values() for row in some[:SHOWN]]
     hidden = sum(max(0, len(some) - SHOWN) for some in by_code.values())
-    columns = (Column("code"), Column("where", least=20), Column("why", least=30, wrap=True))
+    columns = (Column("code"), Column("where", least=24, wrap=True), Column("why", least=30, wrap=True))
     yield from _some(title, columns, rows, where, hidden=hidden, most=len(rows))
 
 

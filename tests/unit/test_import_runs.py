@@ -203,6 +203,16 @@ def test_what_else_the_source_says(reading: Reading) -> None:
     assert facts["agent files"] == "goal_receipt.json, sessions/"
 
 
+def test_an_arm_that_asked_several_models_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    run_folder(out, "zstd", "plain", STAMP, Trial("zstd__a"))
+    run_folder(out, "rust", "plain", STAMP, Trial("rust__a", model="gpt-5", result=False, end=None))
+    reading = read(Wanted(out))
+    assert [(each.code, each.place, each.why) for each in reading.remarks] == [
+        ("models_differ", "plain", "its trials name several models: gpt-5, gpt-5.5")
+    ]
+
+
 def test_more_attempts_than_one_are_replicates(tmp_path: Path) -> None:
     out = tmp_path / "o"
     starts = [f"2026-09-01T0{hour}:00:00Z" for hour in (3, 1, 2)]

@@ -7,8 +7,9 @@ so that a killed import leaves whole cells, and the next one brings the rest.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
@@ -19,7 +20,7 @@ from marathond.ledger.verbs.imports import Known
 from marathond.service.importing.choose import Choice, choose
 from marathond.service.importing.harbor import BY_AGENT, is_harbor, read_harbor
 from marathond.service.importing.runs import is_runs, read_runs
-from marathond.service.importing.seen import Reading
+from marathond.service.importing.seen import Listed, Reading
 from marathond.service.importing.table import read_table
 from marathond.service.importing.tree import NAME_MAX, Tree
 from marathond.service.offline import offline_writer
@@ -66,10 +67,24 @@ def read(wanted: Wanted) -> Reading:
         raise ConfigError("", "--map", "names columns of a table: it goes with --csv")
     tree = Tree(wanted.source)
     if is_runs(tree):
-        return read_runs(tree, wanted.owner)
+        return _models_told(read_runs(tree, wanted.owner))
     if is_harbor(tree):
-        return read_harbor(tree, wanted.owner, wanted.arm_by)
+        return _models_told(read_harbor(tree, wanted.owner, wanted.arm_by))
     raise Refused(f"{wanted.source}: {EXPECTED}")
+
+
+def _models_told(reading: Reading) -> Reading:
+    """An arm that asked several models is compared as one all the same, and a person must know."""
+    models: dict[str, set[str]] = defaultdict(set)
+    for seen in reading.trials:
+        if seen.details.model is not None:
+            models[seen.arm].add(seen.details.model)
+    remarks = [
+        Listed("models_differ", arm, f"its trials name several models: {', '.join(sorted(names))}")
+        for arm, names in sorted(models.items())
+        if len(names) > 1
+    ]
+    return replace(reading, remarks=(*reading.remarks, *remarks))
 
 
 def plan(ledger: Path, wanted: Wanted, author: str) -> Planned:

@@ -18,7 +18,7 @@ from marathond.core.text import printable
 from marathond.flow.score_row import score_row
 from marathond.ledger.verbs.imports import Details
 from marathond.ledger.verbs.trials import Fact, ScoreRow
-from marathond.service.importing.job import RESULT, Job, moment
+from marathond.service.importing.job import CONFIG, RESULT, Job, moment
 from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, GOAL_TIMEOUT
 from marathond.service.importing.tree import FOLDER, NAME_MAX, Parts, Tree
 from marathond.tasks.scorefiles import collect
@@ -148,7 +148,7 @@ def _details(
     begun, ended = moment(execution.get("started_at")), moment(execution.get("finished_at"))
     started = moment(document.get("started_at"))
     return Details(
-        model=model_of(document),
+        model=model_of(document) or _configured_model(tree, parts, document),
         started_at_ms=started if started is not None else job.started_at_ms,
         agent_ms=ended - begun if begun is not None and ended is not None and ended >= begun else None,
         ended_by=DEADLINE if any(spent_budget(*error) for error in errors) else printable(errors[0][0], NAME_MAX) if errors else None,
@@ -165,6 +165,13 @@ def model_of(document: Mapping[str, Any]) -> str | None:
     if not isinstance(name, str) or not name:
         return None
     return printable(f"{provider}/{name}" if isinstance(provider, str) and provider else name, NAME_MAX)
+
+
+def _configured_model(tree: Tree, parts: Parts, document: Mapping[str, Any]) -> str | None:
+    """What the trial was to ask, where no result says what it asked."""
+    config = table(document.get("config")) or tree.table((*parts, CONFIG))[0]
+    name = table(table(config).get("agent")).get("model_name")
+    return printable(name, NAME_MAX) or None if isinstance(name, str) else None
 
 
 def _spent(tree: Tree, parts: Parts, document: Mapping[str, Any]) -> tuple[int | None, int | None]:
