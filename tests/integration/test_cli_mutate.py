@@ -95,9 +95,26 @@ def test_void_by_filters_and_first_without_doing_it(rig: Rig) -> None:
     assert rig.run("unvoid", "--batch", batch, "--reason", "no").code == 1
 
 
+def test_a08_a_whole_block_and_what_is_known_of_it_before_anything_is_done(rig: Rig) -> None:
+    said = rig.ask("void", "--block", "b0001", "--dry-run", *WHY)
+    assert said.splitlines() == [
+        "would void 2 trials; nothing was changed",
+        "  t0001  plain  zstd  replicate 1  scored, reward 1 is known",
+        "  t0002  goal  zstd  replicate 1  running",
+        "  1 post-score void among them; counted as such in every report",
+    ]
+    done = rig.ask("void", "--block", "b0001", *WHY).splitlines()
+    assert done[:2] == [
+        "voided 2 trials: t0001 plain, t0002 goal",
+        "  1 of them had a score: counted as post-score voids: t0001 plain reward 1",
+    ]
+    assert "still stand" not in done[2] and one(rig, "SELECT count(*) FROM void WHERE score_was_known") == 1
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
+        (["void", "--block", "b0099", *WHY], 1, "no block b0099 in this ledger"),
         (["void", "t0009", *WHY], 1, "no trial t0009 in this ledger (last is t0002)"),
         (["void", "t0001", *WHY, "--code", "bad_luck"], 1, "--code bad_luck: unknown; known are"),
         (["void", *WHY], 2, "void: name trials, or give filters (--arm, --task, --replicate, --since, --block)\n"),

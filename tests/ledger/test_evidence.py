@@ -11,6 +11,7 @@ from marathond.core import ourside
 from marathond.core.ourside import JudgeRequest, OtherTrial
 from marathond.ledger.verbs import evidence, findings, operator, trials
 from marathond.ledger.verbs.as_read import READ, as_read, row_as_read
+from marathond.ledger.verbs.results import read_results
 from marathond.ledger.verbs.trials import ScoreRow
 from tests.support import ledgers as have
 from tests.support.ledgers import T0
@@ -135,6 +136,8 @@ def test_a08_a_void_over_a_review_whose_reward_was_read_is_a_void_of_a_known_sco
         operator.decide_review(c, trial_id, accept=False, reward=None, reason="r", author="ana", now_ms=T0, code="provider")
     rows = c.execute("SELECT trial, code, score_was_known FROM v_void ORDER BY trial").fetchall()
     assert [tuple(row) for row in rows] == [("t0001", "provider", 1), ("t0002", "provider", 0), ("t0003", "provider", 1)]
+    told = [(void.arm, void.score_was_known, void.reward) for void in read_results(c, "x").voids]
+    assert told == [("plain", True, 0.25), ("goal", False, None), ("ref", True, 0.0)]
 
 
 def test_what_is_kept_with_a_review_comes_back_whole() -> None:

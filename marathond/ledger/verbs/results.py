@@ -192,12 +192,15 @@ def _arms(c: sqlite3.Connection, campaign_id: int) -> tuple[ArmResult, ...]:
     return tuple(ArmResult(*row) for row in rows.fetchall())
 
 
-# The score that was withdrawn is the newest at the time of the void; a later one (graded again after the void was undone) is not.
+# The score that was withdrawn is the newest at the time of the void; a later one (graded again after the void was undone) is not.  Of a
+# review it is what had been read and waited for a person.
 _VOIDS = """
 SELECT v.trial_id, task.name AS task, arm.name AS arm, cell.replicate, v.code, void_code.side, v.reason, v.decided_by, v.author, v.at_ms,
     v.score_was_known, v.undone_at_ms IS NULL AS standing,
-    iif(v.score_was_known, (SELECT reward FROM score WHERE score.trial_id = v.trial_id AND score.at_ms <= v.at_ms
-                            ORDER BY score_id DESC LIMIT 1), NULL) AS reward,
+    iif(v.score_was_known, coalesce(
+        (SELECT reward FROM score WHERE score.trial_id = v.trial_id AND score.at_ms <= v.at_ms ORDER BY score_id DESC LIMIT 1),
+        (SELECT coalesce(json_extract(evidence_json, '$.read.reward'), json_extract(evidence_json, '$.reward')) FROM review
+         WHERE review.trial_id = v.trial_id AND opened_at_ms <= v.at_ms ORDER BY review_id DESC LIMIT 1)), NULL) AS reward,
     (SELECT kept.reward FROM trial AS kept WHERE kept.cell_id = cell.cell_id AND kept.state = 'scored') AS kept_reward
 FROM void AS v JOIN void_code ON void_code.code = v.code JOIN trial ON trial.trial_id = v.trial_id JOIN cell ON cell.cell_id = trial.cell_id
 JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
