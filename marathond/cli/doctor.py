@@ -11,13 +11,13 @@ from __future__ import annotations
 import socket
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from marathond import __version__
 from marathond.cli.doctor_status import prove_status
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, print_json, say, table, when, wrapped
+from marathond.cli.output import UNKNOWN, Screen, clean, print_json, say, when, wrapped
 from marathond.cli.reader import campaign_id, daemon_life, reading
 from marathond.core.paths import DaemonPaths
 from marathond.ledger.place import is_elsewhere, read_identity
@@ -142,23 +142,26 @@ def _proofs(proofs: Sequence[Proof], where: Screen) -> list[str]:
 
 
 def _sources(rows: Sequence[Source], where: Screen) -> list[str]:
-    columns = (Column("source"), Column(""), Column("seen", right=True), Column("of what", least=12, wrap=True))
-    body = [
-        (
-            clean(row.name),
-            where.paint(row.verdict, _SHADES[row.verdict]),
-            _seen(row),
-            clean(f"{row.things}, {'the house' if row.campaign == sources.HOUSE else f'campaign {row.campaign}'}"),
-            clean(row.why),
-        )
-        for row in rows
-    ]
-    return table((*columns, Column("why", least=16, wrap=True)), body, where)
+    """A line for each, the verdict first: how much of how much, of which campaign, and why."""
+    room = max((len(row.verdict) for row in rows), default=0)
+    found = ["is it alive, what is counted by:"] if rows else []
+    for row in rows:
+        of = "the house" if row.campaign == sources.HOUSE else f"campaign {row.campaign}"
+        words = f"{row.name}: {_seen(row)}{row.things} ({of})" + (f": {row.why}" if row.why else "")
+        inner = where if where.width is None else replace(where, width=where.width - room - 4)
+        first, *rest = wrapped(clean(words, 2_000), inner)
+        verdict = where.paint(row.verdict, _SHADES[row.verdict]) + " " * (room - len(row.verdict))
+        found += [f"  {verdict}  {first}", *(f"{' ' * (room + 2)}{line}" for line in rest)]
+    return found
 
 
 def _seen(row: Source) -> str:
+    if row.verdict == sources.NOTHING:
+        return ""
+    if row.seen is None and row.total is None:
+        return f"{UNKNOWN} "
     seen, total = (UNKNOWN if value is None else str(value) for value in (row.seen, row.total))
-    return "-" if row.verdict == sources.NOTHING else f"{seen} of {total}"
+    return f"{seen} of {total} "
 
 
 def _verdict(report: Report, where: Screen) -> list[str]:

@@ -46,7 +46,7 @@ def _held(place: Place, out_dir: Path) -> Source:
     sql = """SELECT e.trial_id, folder FROM artifact_export AS e JOIN trial USING (trial_id) JOIN arm USING (arm_id)
              WHERE campaign_id = ? ORDER BY e.trial_id DESC"""
     all_of = [(int(row[0]), str(row[1])) for row in place.c.execute(sql, (place.campaign[0],)).fetchall()]
-    name, things = f"out_dir {out_dir}", "files of a sample, by their hash"
+    name, things = "out_dir", "files of a sample, by their hash"
     if not all_of:
         return Source(name, place.name, NOTHING, 0, 0, things)
     chosen = all_of[:: max(1, len(all_of) // TRIALS_AT_MOST)][:TRIALS_AT_MOST]
@@ -55,14 +55,14 @@ def _held(place: Place, out_dir: Path) -> Source:
     for trial_id, folder in chosen:
         try:
             if not (out_dir / folder).is_dir():
-                wrong.append(f"{trial_label(trial_id)}: no folder {out_dir / folder}")
+                wrong.append(f"{trial_label(trial_id)}: no folder {folder}")
                 continue
             good, bad = _hashes(place, trial_id, out_dir / folder)
         except (OSError, ArtifactError) as error:
             return Source(name, place.name, UNKNOWN, seen, None, things, f"{trial_label(trial_id)}: {error}")
         seen, total, wrong = seen + good, total + good + len(bad), wrong + bad
     total = max(total, seen + len(wrong))
-    words = f"{len(chosen)} of {len(all_of)} exported trials looked at"
+    words = f"{len(chosen)} of {len(all_of)} exported trials looked at in {out_dir}"
     if wrong:
         return Source(name, place.name, DEAD, seen, total, things, f"{words}; {'; '.join(wrong[:3])}")
     if not total:
