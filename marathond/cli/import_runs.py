@@ -165,9 +165,8 @@ def _arms(planned: Planned, where: Screen) -> Iterator[str]:
 
 def _withdrawn(planned: Planned, where: Screen) -> Iterator[str]:
     rows = [(clean(trial.key), clean(trial.withdrawal.reason)) for _, trial in planned.choice.trials if trial.withdrawal is not None]
-    yield from _some(
-        "taken as voids (imported_void):", (Column("trial", least=24, wrap=True), Column("why", least=30, wrap=True)), rows, where
-    )
+    columns = (Column("trial", least=24, wrap=True), Column("why", least=30, wrap=True))
+    yield from _some("taken as voids (imported_void):", columns, rows, where)
 
 
 def _differences(planned: Planned, where: Screen) -> Iterator[str]:

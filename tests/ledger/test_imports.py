@@ -257,6 +257,7 @@ def test_it_has_a_life_in_the_ledger(tmp_path: Path) -> None:
     assert (results.campaign, results.origin, len(results.cells)) == ("marathon-full", "import", 16)
     assert results.imported and "listed and not taken" in results.imported[0]
     assert {cell.ended_by for cell in results.cells if cell.reward is not None} == {None, "deadline"}
-    sql = "SELECT ended_by, budget_ended, agent_s FROM v_cell JOIN v_trial USING (trial, ended_by) WHERE v_cell.task = 'zstd' AND v_cell.arm = 'plain'"
+    sql = """SELECT ended_by, budget_ended, agent_s FROM v_cell JOIN v_trial USING (trial, ended_by)
+             WHERE v_cell.task = 'zstd' AND v_cell.arm = 'plain'"""
     assert [tuple(row) for row in c.execute(sql)] == [("deadline", 1, 1800.0)]
     c.close()
