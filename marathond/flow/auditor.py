@@ -27,7 +27,7 @@ from marathond.core.audit.rule import Rule
 from marathond.core.audit.rules import RULES, looks
 from marathond.core.model_rules import Found, new_or_over
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import audit, audited, findings
+from marathond.ledger.verbs import audit, audited, findings, settings
 from marathond.ledger.verbs.audited import Key
 
 POLL_S = 0.5
@@ -37,6 +37,8 @@ APART_MS, AT_LEAST_MS = 2_000, 60_000
 SHARE = 20
 """Of the time at most one part in so many is spent on looks, however large the campaign."""
 FAILED = "audit_failed"
+LOOKED = "audit_look"
+"""The observation of its last look: how many rules, and which of them could not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,9 @@ class Auditor:
         )
         judged = await to_thread.run_sync(judge, facts, self._rules)
         await self._settle(judged)
+        # For who asks whether anybody looks (doctor, fault e01): where nothing is found, this is all that a look leaves behind.
+        seen = {"campaign": world.fixed.campaign, "rules": len(self._rules), "blind": sorted(judged.blind)}
+        await world.ledger.write(settings.observe, LOOKED, seen, now_ms=world.clock.wall_ms())
         self._looked_ms = world.clock.mono_ms()
         self._apart_ms = max(APART_MS, SHARE * (self._looked_ms - began_ms))
 

@@ -194,6 +194,14 @@ def no_disk(scratch: Scratch) -> None:
     scratch.c.execute("DELETE FROM observation WHERE key = 'disk'")
 
 
+def nobody_asks(scratch: Scratch) -> None:
+    scratch.c.execute("DELETE FROM observation WHERE key = 'audit_look'")
+
+
+def all_blind(scratch: Scratch) -> None:
+    scratch.observe("audit_look", {"campaign": "scratch", "rules": 2, "blind": ["one", "other"]})
+
+
 def shut(scratch: Scratch) -> None:
     house.open_way(scratch, running(scratch), state="failed", code="port_taken")
 
@@ -229,6 +237,9 @@ def running(scratch: Scratch) -> int:
         (killed, "daemon", "not running (pid 4194304 gone), last seen"),
         (silent, "observation engine", "last said 10m00s ago, must be within 1m00s"),
         (silent, "networks main", "listed 10m00s ago"),
+        (silent, "audit", "the rules were asked: last said 10m00s ago, must be within 3m00s"),
+        (nobody_asks, "audit", "the rules were asked: never said"),
+        (all_blind, "audit", "and no rule could see; could not see: one, other"),
         (no_disk, "observation disk", "free space: never said"),
         (lambda s: house.alive(s, ago_ms=300_000), "gateway", "no sign of life for 300 s"),
         (shut, "gateway acks", "failed port_taken"),
@@ -351,7 +362,8 @@ def test_e02_every_count_names_its_campaign_and_its_total(
     """ "37/90" of a run of 10: another campaign of the same ledger has counts of its own."""
     other = scratch.submit("second", 1, now_ms=scratch.now_ms)
     rows = looked(scratch, "second")
-    assert all(row.campaign in ("second", sources.HOUSE) for row in rows.values())
+    assert all(row.campaign in ("second", sources.HOUSE) for name, row in rows.items() if name != "audit")
+    assert rows["audit"].campaign == "scratch", "the rules are asked about the campaign that runs"
     assert (rows["requests"].seen, rows["requests"].total) == (0, 0), "none of the first campaign's"
     findings.raise_finding(
         scratch.c, code="breaker", severity="warning", subject="admission", detail="d", campaign_id=other, now_ms=scratch.now_ms

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from marathond import __version__
+from marathond.core.audit.rules import RULES
 from marathond.core.money import Price
 from marathond.engine.processes import read_stat
 from marathond.ledger.connect import connect, connect_memory, use_wal
@@ -145,6 +146,7 @@ class Ground:
             "waiting": [],
             "limits": {"admission.concurrency": 12},
             "money": {"models": sorted(PRICES), "campaign_cap_nusd": None, "trial_cap_nusd": None, "expected_trial_nusd": None},
+            "audit_look": {"campaign": CAMPAIGN, "rules": len(RULES), "blind": []},
             "clock_offset": {str(self.out_dir): 0},
         }
         for key, value in said.items():

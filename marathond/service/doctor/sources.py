@@ -13,6 +13,7 @@ from pathlib import Path
 
 from marathond.core.money import MODEL_KINDS
 from marathond.core.text import duration
+from marathond.flow.auditor import LOOKED
 from marathond.ledger.verbs import networks, runs, settings, stored
 from marathond.ledger.verbs.settings import Observation
 from marathond.ledger.verbs.sql import LIVE, marks, scalar
@@ -24,6 +25,8 @@ FRESH_MS = 60_000
 SAID: Mapping[str, str] = {"engine": "does the engine answer", "disk": "free space", "waiting": "what cells wait for"}
 HOURLY: Mapping[str, str] = {"clock_offset": "clocks of the file systems"}
 HOURLY_MS = 2 * 3_600_000 + 600_000
+AUDIT_MS = 3 * 60_000
+"""Without an event there is a look a minute, and a look at a large campaign may take its time."""
 HOUSE = "(house)"
 """In place of a campaign's name where a source is of all campaigns of the ledger."""
 RESTED_MS = 30 * 60_000
@@ -82,6 +85,7 @@ def look(place: Place) -> list[Source]:
         *_requests(place),
         *_receipts(place),
         *sources_files.exports(place),
+        *_audit(place),
         *_notices(place),
         *_findings(place),
     ]
@@ -188,6 +192,21 @@ def _receipts(place: Place) -> Iterator[Source]:
     why = f"{silent} are missing and nothing says why" if silent else f"{missing} could not be had, each named" if missing else ""
     bad = silent or missing == total
     yield Source("receipts", place.name, DEAD if bad else OK, total - missing, total, "graded trials with a receipt", why)
+
+
+def _audit(place: Place) -> Iterator[Source]:
+    """Whether the rules are asked at all: nothing found and nobody looked are the same in the list of findings."""
+    said, newest = settings.observations(place.c).get(LOOKED), runs.last_run(place.c)
+    verdict, why = _age(said, None if newest is None else newest.run_id, AUDIT_MS, place)
+    value = said.value if said is not None and isinstance(said.value, dict) else {}
+    blind = [str(code) for code in value.get("blind", ())]
+    total = value.get("rules")
+    name = str(value.get("campaign", place.name))
+    if verdict == OK and (not isinstance(total, int) or total <= len(blind)):
+        verdict, why = DEAD, f"{why}, and no rule could see"
+    words = f"the rules were asked: {why}" + (f"; could not see: {', '.join(blind)}" if blind else "")
+    seen = total - len(blind) if isinstance(total, int) else None
+    yield Source("audit", name, verdict, seen, total if isinstance(total, int) else None, "rules that could see", words)
 
 
 def _notices(place: Place) -> Iterator[Source]:
