@@ -62,18 +62,16 @@ def _uid(owner: str) -> int:
 
 
 def run(ledger: Path, wanted: Wanted, *, dry_run: bool, as_json: bool) -> int:
-    """Print the plan and, unless it is a dry run, carry it out; the exit code."""
+    """Carry out the plan, unless it is a dry run, and print it; the exit code."""
     planned = plan(ledger, wanted, user_name(os.geteuid()))
-    if not as_json:
-        where = screen()
-        for line in lines(planned, where, dry_run=dry_run):
-            say(line)
     if not dry_run:
-        carry_out(ledger, planned)
+        carry_out(ledger, planned)  # before the first word: whoever closes the pipe after a few lines has imported all the same
     if as_json:
         print_json(document(planned, dry_run=dry_run))
     else:
-        say(last_line(planned, dry_run=dry_run))
+        where = screen()
+        for line in (*lines(planned, where, dry_run=dry_run), last_line(planned, dry_run=dry_run)):
+            say(line)
     return Exit.FAILED if any(each.code in ALARMS for each in planned.choice.listed) else Exit.OK
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +101,18 @@ def test_the_public_table_in_a_few_seconds_to_the_last_solved_task(run: Run, led
     assert [row["p"] for row in found][:9] == [0.711, 0.661, 0.64, 0.582, 0.372, 0.443, 0.373, 0.358, 0.408]
     again = run("import", "--csv", PUBLIC)[1]
     assert "nothing new, 1299 known already" in again
+
+
+def test_a_closed_pipe_does_not_undo_it(out: Path, ledger: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run([sys.executable, "-m", "marathond.cli.ctl", "import", str(out)], stdout=write_end, timeout=240, check=False)
+    finally:
+        os.close(write_end)
+    assert done.returncode == 141
+    with connect(ledger, mode="ro") as c:
+        assert c.execute("SELECT count(*) FROM imported_trial").fetchone()[0] == 15
 
 
 def test_rows_that_a_person_must_look_at_make_the_exit_status(run: Run, tmp_path: Path) -> None:
