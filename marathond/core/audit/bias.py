@@ -65,11 +65,23 @@ class Tally:
 def out_of_line(arms: dict[str, Tally]) -> dict[str, float]:
     """Arms whose share of failures is above the others' by more than chance allows at this look: name to its adjusted probability."""
     of, failed = sum(each.of for each in arms.values()), sum(each.failed for each in arms.values())
-    there = {arm: each for arm, each in arms.items() if each.of}
-    if len(there) < 2 or not failed:
+    p = {arm: _chance(each, failed, of) for arm, each in arms.items() if each.of}
+    if len(p) < 2 or min(p.values()) > LEVEL:
         return {}
-    p = holm({arm: fisher_above(each.failed, each.of, failed - each.failed, of - each.of) for arm, each in there.items()})
-    return {arm: adjusted for arm, adjusted in p.items() if adjusted <= level(there[arm].of)}
+    return {arm: adjusted for arm, adjusted in holm(p).items() if adjusted <= level(arms[arm].of)}
+
+
+def _chance(arm: Tally, failed: int, of: int) -> float:
+    """One-sided; 1 of an arm that cannot be out of line: one that fails no more often than all together, or so seldom that even without a
+    single failure elsewhere it were no wonder."""
+    if arm.failed * of <= failed * arm.of:
+        return 1.0
+    least = 1.0
+    for n in range(arm.failed):
+        least *= (arm.of - n) / (of - n)
+        if least <= LEVEL:
+            return fisher_above(arm.failed, arm.of, failed - arm.failed, of - arm.of)
+    return 1.0
 
 
 def counted(facts: Facts) -> tuple[list[TrialFact], int]:
