@@ -12,7 +12,7 @@ from dataclasses import replace
 from marathond.core.compare.result import Comparison, Metric
 from marathond.core.results import Results
 from marathond.report import arms, contrasts, opening
-from marathond.report.blocks import TEXT_MAX, Block, Document, Line, Section, Table, Tone, lines, word
+from marathond.report.blocks import TEXT_MAX, Block, Document, Forest, HeatMap, Line, Section, Table, Tone, lines, word
 from marathond.report.document import Report, banner, subtitle, title
 from marathond.report.numbers import fixed, many
 from marathond.report.plots import contrasts_forest
@@ -22,7 +22,8 @@ PARTIAL_AT_MOST, FIGURE_AT_MOST = 3, 5
 """With at most so many contrasts, partial stands beside the reward, and there is room for a figure."""
 HEAT_ARMS_AT_MOST = 8
 LATE_NAMED, FINDINGS_NAMED, NOTES_AT_MOST = 2, 3, 3
-PART_MAX = 240
+PART_MAX, LINE_MAX = 240, 400
+TITLE_MAX, NAME_MAX = 80, 32
 
 
 def page(report: Report) -> Document:
@@ -32,7 +33,29 @@ def page(report: Report) -> Document:
         sections += _numbers(report, report.comparison)
     tail = Line("Every number, test, void, finding and disclosure: the whole report (marathonctl report).", Tone.QUIET)
     sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, tail))
-    return Document(title(report), subtitle(report), banner(report), tuple(sections), page=True)
+    kept = tuple(replace(section, blocks=tuple(_brief(block) for block in section.blocks)) for section in sections)
+    return Document(word(title(report), TITLE_MAX), word(subtitle(report), LINE_MAX), banner(report), kept, page=True)
+
+
+def _brief(block: Block) -> Block:
+    """Names as long as a page has room for; the whole report has them whole."""
+    match block:
+        case Line():
+            return replace(block, text=word(block.text, LINE_MAX))
+        case Table():
+            return replace(block, rows=tuple((_name(row[0]), *row[1:]) for row in block.rows))
+        case HeatMap():
+            rows = tuple((word(task, NAME_MAX), cells) for task, cells in block.rows)
+            return replace(block, columns=tuple(word(name, NAME_MAX) for name in block.columns), rows=rows)
+        case Forest():
+            return replace(block, rows=tuple(replace(row, label=_name(row.label)) for row in block.rows))
+        case _:
+            return block
+
+
+def _name(text: str) -> str:
+    """An arm, or two of them as a contrast: each is cut by itself, so that neither is lost."""
+    return " - ".join(word(part, NAME_MAX) for part in text.split(" - "))
 
 
 def _known_title(report: Report, one: Results) -> str:
@@ -51,7 +74,7 @@ def _known(one: Results) -> Iterable[Block]:
     waiting += [f"{number} parked ({code})" for code, number in sorted(parked.items())]
     yield Line("Missing: " + (", ".join(waiting) if waiting else "no cell") + ".", Tone.WARN if waiting else Tone.PLAIN)
     voids = opening.void_tally(one)
-    yield Line(f"Withdrawn (voids, standing): {voids or 'none'}.")
+    yield Line(f"Withdrawn (voids, standing): {word(voids, PART_MAX) if voids else 'none'}.")
     yield from _late(one)
     yield _findings(one)
     codes = ", ".join(sorted({word(each.code) for each in one.disclosures}))
