@@ -59,7 +59,10 @@ def daemon_life(run: RunRow | None, control_socket: Path, now_ms: int) -> Life:
         return Life(False, None, "never started on this ledger")
     if run.stopped_at_ms is not None:
         return Life(False, run, f"stopped: {run.stop_reason}" if run.stop_reason else "stopped")
-    if _same_boot(run) and start_ticks(run.pid) == run.pid_start_ticks:
+    here = _same_boot(run) and start_ticks(run.pid) == run.pid_start_ticks
+    if run.stop_reason is not None:
+        return Life(False, run, f"{run.stop_reason} (pid {run.pid}) holds the ledger" if here else f"{run.stop_reason} was broken off")
+    if here:
         return Life(True, run, "")
     if _somebody_listens(control_socket):
         return Life(True, run, "")

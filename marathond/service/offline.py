@@ -69,8 +69,9 @@ def offline_writer(ledger: Path, what: str) -> Iterator[OfflineWriter]:
             use_wal(conn, str(opened.path))
             stat = read_stat(os.getpid())
             begin = partial(
-                runs.begin_run,
+                runs.begin_offline,
                 conn,
+                what=what,
                 pid=os.getpid(),
                 pid_start_ticks=stat.start_ticks if stat is not None else 0,
                 host=host,

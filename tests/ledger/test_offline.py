@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from marathond.cli.reader import daemon_life
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.connect import connect
 from marathond.ledger.errors import RuleBroken
@@ -56,9 +58,13 @@ def two_rows(c: sqlite3.Connection, *, fail: bool) -> None:
 def test_it_has_a_life_of_its_own_with_a_reason(path: Path) -> None:
     with offline_writer(path, WHAT) as writer:
         assert writer.run_id == 2
-        assert lives(path)[-1] == (2, None, False)
+        assert lives(path)[-1] == (2, WHAT, False)
         own = writer.read(runs.last_run)
         assert own is not None and (own.pid, own.host) == (os.getpid(), HOST)
+        life = daemon_life(own, path.with_name("control.sock"), have.T0)
+        assert (life.alive, life.why) == (False, f"{WHAT} (pid {os.getpid()}) holds the ledger")
+        gone = daemon_life(replace(own, pid_start_ticks=own.pid_start_ticks + 1), path.with_name("control.sock"), have.T0)
+        assert (gone.alive, gone.why) == (False, f"{WHAT} was broken off"), "killed, say: no daemon that was, either"
     assert lives(path)[-1] == (2, WHAT, True)
 
 

@@ -10,7 +10,10 @@ from marathond.ledger.verbs.sql import NEWEST_RUN, changed, one
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One daemon life; ``*_ms`` are wall-clock milliseconds since 1970 UTC."""
+    """One daemon life; ``*_ms`` are wall-clock milliseconds since 1970 UTC.
+
+    ``stop_reason`` without ``stopped_at_ms``: not a daemon but the command of that name, which has not ended.
+    """
 
     run_id: int
     pid: int
@@ -33,6 +36,15 @@ def begin_run(c: sqlite3.Connection, *, pid: int, pid_start_ticks: int, host: st
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
+
+
+def begin_offline(
+    c: sqlite3.Connection, *, what: str, pid: int, pid_start_ticks: int, host: str, boot_id: str, version: str, now_ms: int
+) -> int:
+    """The life of a command that writes while no daemon does; until it ends, its name stands where the reason of its end will."""
+    run_id = begin_run(c, pid=pid, pid_start_ticks=pid_start_ticks, host=host, boot_id=boot_id, version=version, now_ms=now_ms)
+    changed(c.execute("UPDATE run SET stop_reason = ? WHERE run_id = ?", (what, run_id)), "run")
+    return run_id
 
 
 def mark_ready(c: sqlite3.Connection, *, now_ms: int) -> None:
