@@ -13,9 +13,9 @@ arms are alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from marathond.core.audit.exact import Ranked, fisher_above, holm, median, ranks_above
+from marathond.core.audit.exact import fisher_above, holm, median, ranks
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import compared_arms, per_arm
@@ -70,33 +70,21 @@ def shares(
 
 
 def amounts(
-    facts: Facts,
-    trials: Sequence[TrialFact],
-    amount: Callable[[TrialFact], float | None],
-    *,
-    below: bool,
+    facts: Facts, trials: Sequence[TrialFact], amount: Callable[[TrialFact], float | None], *, below: bool
 ) -> tuple[list[tuple[str, float, float, float]], int]:
-    """Arms whose amount is above (or, with ``below``, beneath) the others', task by task: (arm, its median, the others', probability)."""
+    """Arms whose amount is above (or, with ``below``, beneath, too) the others', task by task: (arm, its median, the others', probability);
+    and of how many trials it is known."""
     told = [(trial.task, trial.arm, value) for trial in trials if (value := amount(trial)) is not None]
-    tested: dict[str, Ranked] = {}
-    for arm in compared_arms(facts):
-        for sign, key in ((1, arm), (-1, f"{arm}\0")) if below else ((1, arm),):
-            ranked = ranks_above((task, each == arm, sign * value) for task, each, value in told)
-            if ranked.ours >= AT_LEAST and ranked.theirs >= AT_LEAST:
-                tested[key] = ranked
-    adjusted = holm({key: ranked.p for key, ranked in tested.items()})
-    found = []
-    for key, p in adjusted.items():
-        if p <= UNLIKELY:
-            arm = key.rstrip("\0")
-            mine, theirs = _medians(told, arm)
-            found.append((arm, mine, theirs, p))
-    return found, len(told)
+    p: dict[tuple[str, bool], float] = {}
+    for arm, ranked in ranks(told).items():
+        if ranked.ours >= AT_LEAST and ranked.theirs >= AT_LEAST:
+            for side in (False, True) if below else (False,):
+                p[arm, side] = ranked.p(below=side)
+    return [(arm, *_medians(told, arm), each) for (arm, _), each in holm(p).items() if each <= UNLIKELY], len(told)
 
 
-def _medians(told: Iterable[tuple[str, str, float]], arm: str) -> tuple[float, float]:
-    rows = list(told)
-    return median([value for _, each, value in rows if each == arm]), median([value for _, each, value in rows if each != arm])
+def _medians(told: Sequence[tuple[str, str, float]], arm: str) -> tuple[float, float]:
+    return median([value for _, each, value in told if each == arm]), median([value for _, each, value in told if each != arm])
 
 
 def latency_disparity(facts: Facts) -> Look:

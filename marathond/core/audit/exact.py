@@ -1,17 +1,20 @@
 """Tests that compare one arm with the others, without any library: exact where that is cheap, by ranks where it is not.
 
-Owns the arithmetic and nothing of what it is about.  All of them are one-sided (is this arm *above* the others?), cost microseconds to
+Owns the arithmetic and nothing of what it is about.  All of them are one-sided, cost microseconds to
 milliseconds whatever the size of the campaign, and never say 0: a probability that small is the smallest float.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import erfc, exp, lgamma, log, sqrt
+from math import erfc, exp, lgamma, sqrt
 from sys import float_info
+from typing import TypeVar
+
+K = TypeVar("K")
 
 
 def log_choose(n: int, k: int) -> float:
@@ -36,11 +39,11 @@ def fisher_above(hit: int, of: int, others_hit: int, others: int) -> float:
     return min(1.0, max(tail, float_info.min))
 
 
-def holm(p: Mapping[str, float]) -> dict[str, float]:
+def holm(p: Mapping[K, float]) -> dict[K, float]:
     """Adjusted for their number (Holm 1979): no smaller than that of any that is less likely.  [.01 .04 .03 .005] → [.03 .06 .06 .02]."""
-    adjusted: dict[str, float] = {}
+    adjusted: dict[K, float] = {}
     least = 0.0
-    for rank, name in enumerate(sorted(p, key=lambda each: (p[each], each))):
+    for rank, name in enumerate(sorted(p, key=lambda each: p[each])):
         least = max(least, min(1.0, (len(p) - rank) * p[name]))
         adjusted[name] = least
     return adjusted
@@ -48,53 +51,63 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """``p``: one-sided.  ``ours``, ``theirs``: numbers of values that were compared, in strata that hold both."""
+    """``z``: above 0 where ours are the larger ones.  ``ours``, ``theirs``: numbers of values that were compared, in strata with both."""
 
-    p: float
+    z: float
     ours: int
     theirs: int
 
+    def p(self, *, below: bool = False) -> float:
+        """One-sided: that ours are so much larger, or with ``below`` smaller, by chance."""
+        return max(float_info.min, erfc((-self.z if below else self.z) / sqrt(2)) / 2)
 
-def ranks_above(values: Iterable[tuple[str, bool, float]]) -> Ranked:
-    """Van Elteren's test: Wilcoxon's rank sums within strata, added up with weights 1/(N+1), so that tasks that differ do not matter.
 
-    :param values: (stratum, is it ours, value).
+def ranks(values: Iterable[tuple[str, str, float]]) -> dict[str, Ranked]:
+    """Van Elteren's test of each group against all others together: Wilcoxon's rank sums within strata, added up with weights 1/(N+1), so
+    that tasks that differ do not matter.
+
+    :param values: (stratum, group, value).
     :returns: by the normal approximation of the permutation distribution, ties in its variance.  Rank sums are bounded, their tails are
         lighter than the normal one's, so that far out it errs towards saying nothing (van Elteren 1960; Lehmann, *Nonparametrics*, 3.3).
     """
-    strata: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    for stratum, ours, value in values:
-        strata[stratum].append((value, ours))
-    above = variance = 0.0
-    mine = theirs = 0
+    strata: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for stratum, group, value in values:
+        strata[stratum].append((value, group))
+    above: dict[str, float] = defaultdict(float)
+    variance: dict[str, float] = defaultdict(float)
+    mine: Counter[str] = Counter()
+    theirs: Counter[str] = Counter()
     for rows in strata.values():
-        n, size = sum(ours for _, ours in rows), len(rows)
-        if not 0 < n < size:
-            continue
         rows.sort()
-        ranks, ties = _midranks(rows)
-        weight = 1 / (size + 1)
-        above += weight * (ranks - n * (size + 1) / 2)
-        variance += weight**2 * n * (size - n) / 12 * (size + 1 - ties / (size * (size - 1)))
-        mine, theirs = mine + n, theirs + size - n
-    if variance <= 0:
-        return Ranked(1.0, mine, theirs)
-    return Ranked(max(float_info.min, erfc(above / sqrt(2 * variance)) / 2), mine, theirs)
+        sizes, size = Counter(group for _, group in rows), len(rows)
+        sums, ties = _midranks(rows)
+        for group, n in sizes.items():
+            if n < size:
+                weight = 1 / (size + 1)
+                above[group] += weight * (sums[group] - n * (size + 1) / 2)
+                variance[group] += weight**2 * n * (size - n) / 12 * (size + 1 - ties / (size * (size - 1)))
+                mine[group] += n
+                theirs[group] += size - n
+    return {
+        group: Ranked(above[group] / sqrt(variance[group]) if variance[group] > 0 else 0.0, mine[group], theirs[group]) for group in mine
+    }
 
 
-def _midranks(rows: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    """Sum of ours' ranks, and the sum of t³-t over groups of t equal values."""
-    total = ties = 0.0
+def _midranks(rows: Sequence[tuple[float, str]]) -> tuple[dict[str, float], float]:
+    """Each group's sum of ranks, and the sum of t³-t over runs of t equal values."""
+    sums: dict[str, float] = defaultdict(float)
+    ties = 0.0
     start = 0
     while start < len(rows):
         end = start
         while end < len(rows) and rows[end][0] == rows[start][0]:
             end += 1
+        for _, group in rows[start:end]:
+            sums[group] += (start + end + 1) / 2
         equal = end - start
-        total += (start + end + 1) / 2 * sum(ours for _, ours in rows[start:end])
         ties += equal**3 - equal
         start = end
-    return total, ties
+    return sums, ties
 
 
 def median(values: Sequence[float]) -> float:
@@ -102,7 +115,3 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def minus_log(p: float) -> float:
-    return -log(max(p, float_info.min))
