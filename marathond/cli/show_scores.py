@@ -19,34 +19,37 @@ GATE, STAGE, RULE, REFUSED = "gate:", "stage:", "rule:", "refused "
 
 def section(scores: Sequence[ScoreShown], columns: Sequence[ScoreColumn], where: Screen) -> Iterator[str]:
     """Every row of the trial, the oldest first: a later one was read by a newer extractor, or by other rules."""
-    absent = {column.name: column.why for column in columns if not column.exists}
     for number_, score in enumerate(scores, start=1):
         yield ""
-        yield f"  {_line(score, absent)}"
+        yield f"  {_line(score)}"
         if len(scores) > 1:
             counts = "the newest: it counts" if number_ == len(scores) else "older, kept, counts no more"
             yield f"    score {number_} of {len(scores)}, of {when(score.at_ms)}: {counts}"
         parts = {name: value for name, value, _ in score.parts}
         yield from (f"    {line}" for line in (*_why(parts), f"read by extractor {score.extractor}{_rules(parts)}"))
-        yield from (f"    no {name.replace('_', ' ')}: {clean(why, VALUE_MAX)}" for name, why in absent.items())
+        yield from (f"    {line}" for line in _absent(score, columns))
         if score.parts:
             heads = (Column("part"), Column("value", least=10), Column("source", least=10))
             rows = [(clean(name), clean(value, VALUE_MAX), clean(source)) for name, value, source in score.parts]
             yield from table(heads, rows, where, indent="  ")
 
 
-def _line(score: ScoreShown, absent: Mapping[str, str]) -> str:
-    """A column that the campaign does not have is left out, also of a row that holds a value of it (fault d11)."""
+def _line(score: ScoreShown) -> str:
+    """A column that this score does not hold is left out, never shown as a zero (fault d11)."""
     words = [f"reward {score.reward:g} from {clean(score.reward_source.removesuffix(':'))}"]
-    if score.partial is not None and "partial" not in absent:
-        words.append(f"partial {number(score.partial)}")
-    if score.tests_passed is not None:
-        words.append(f"tests {score.tests_passed}/{score.tests_total}")
-    if score.test_rate is not None and "test_rate" not in absent:
-        words.append(f"test rate {number(score.test_rate, 3)}")
-    if score.flags:
-        words.append(f"flags {', '.join(map(clean, score.flags))}")
+    words += [f"partial {number(score.partial)}"] if score.partial is not None else []
+    words += [f"tests {score.tests_passed}/{score.tests_total}"] if score.tests_passed is not None else []
+    words += [f"test rate {number(score.test_rate, 3)}"] if score.test_rate is not None else []
+    words += [f"flags {', '.join(map(clean, score.flags))}"] if score.flags else []
     return "   ".join(words)
+
+
+def _absent(score: ScoreShown, columns: Sequence[ScoreColumn]) -> Iterator[str]:
+    """Why: by the benchmark's profile, or because this verifier told none; of a person's word there is nothing else to expect."""
+    held = {"partial": score.partial is not None, "test_rate": score.test_rate is not None or score.tests_passed is not None}
+    for column in columns:
+        if not held.get(column.name, True) and score.parts:
+            yield f"no {column.name.replace('_', ' ')}: {'its verifier told none' if column.exists else clean(column.why, VALUE_MAX)}"
 
 
 def _why(parts: Mapping[str, str]) -> Iterator[str]:

@@ -31,6 +31,16 @@ def counted(known: Mapping[str, int], done: int, scores: Mapping[str, Any] | Non
     return tuple(_column(name, known[name], done, _said(scores, name), benchmark) for name in NAMES)
 
 
+def expected(scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
+    """By the profile alone, for who looks at one trial: a column is there unless the profile says that the benchmark has none."""
+    said = ((name, *_said(scores, name)) for name in NAMES)
+    return tuple(Column(name, exists is not False, note if exists is not False else _none(benchmark, note)) for name, exists, note in said)
+
+
+def _none(benchmark: str | None, note: str) -> str:
+    return f"{benchmark} has none" + (f": {note}" if note else "")
+
+
 def _said(scores: Mapping[str, Any] | None, name: str) -> tuple[bool | None, str]:
     table = (scores or {}).get(name)
     if not isinstance(table, Mapping):
@@ -45,7 +55,7 @@ def _column(name: str, known: int, done: int, said: tuple[bool | None, str], ben
             return Column(name, True, f"{benchmark} is said to have none, and {known} of {done} done cells hold one")
         return Column(name, True, note)
     if expected is False:
-        return Column(name, False, f"{benchmark} has none" + (f": {note}" if note else ""))
+        return Column(name, False, _none(benchmark, note))
     if not done:
         return Column(name, False, "no cell is done yet")
     return Column(name, False, f"none of {done} done cells has a {_WORDS[name]}")

@@ -16,6 +16,7 @@ from support.ledgers import admit as admit_one
 
 from marathond.core.money import Rules, nusd
 from marathond.ledger.verbs import admission, findings, money, networks, settings, show, status, trials
+from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.runs import last_run
 
 TRIALS = 10_000
@@ -24,6 +25,7 @@ CAP = Rules({}, nusd(100), nusd(40))
 
 READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 48 * TRIALS),
+    "columns_of": (lambda c: columns_of(c, CAMPAIGN), 13 * TRIALS),
     "live_trials": (lambda c: status.live_trials(c, CAMPAIGN), 10_000),
     "durations": (lambda c: status.durations(c, CAMPAIGN), 60_000),
     "parked_by_code": (lambda c: status.parked_by_code(c, CAMPAIGN), 10_000),
@@ -46,7 +48,7 @@ READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "newest_void": (trials.newest_void, 1_000),
     "v_trial where live": (lambda c: c.execute("SELECT trial, phase, elapsed_s FROM v_trial WHERE live").fetchall(), 10_000),
 }
-"""Read → (function, bound of steps).  Only the first sees every trial, and then in one pass over one index; the snapshot walks past what
+"""Read → (function, bound of steps).  Only the first two see every trial, and each in one pass over one index; the snapshot walks past what
 is done."""
 NEWEST_FIRST = ("durations", "forecast", "snapshot below a cap")
 """They walk over trials by key, the newest first, until their limit."""

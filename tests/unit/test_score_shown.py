@@ -7,7 +7,7 @@ from typing import Any
 
 from marathond.cli import show_scores
 from marathond.cli.output import Screen
-from marathond.core.columns import counted
+from marathond.core.columns import counted, expected
 from marathond.core.results import Column
 from marathond.core.score import EXTRACTOR, parse, read_score
 from marathond.flow.score_row import score_row
@@ -115,9 +115,12 @@ def test_d11_an_absent_column_is_left_out_and_says_why() -> None:
         Column("partial", False, "terminal has none: its tests pass or fail as a whole"),
         Column("test_rate", True, "of CTRF"),
     )
-    text = lines(row_of({"passed": 3, "total": 4}), columns)
+    text = lines(row_of({"passed": 3, "total": 4}), expected(SCORES, "terminal"))
     assert "partial 0" not in text and "no partial: terminal has none: its tests pass or fail as a whole" in text
     assert "tests 3/4   test rate 0.750" in text
+    text = lines(row_of({"partial_score": 0.0}), expected(SCORES, "terminal"))
+    assert "partial 0.00" in text and "no partial" not in text, "what was measured is shown"
+    assert "no test rate: its verifier told none" in text
 
 
 def test_d11_without_a_profile_what_was_scored_decides() -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from typing import Any
 
-from marathond.core.columns import NAMES, counted
+from marathond.core.columns import NAMES, counted, expected
 from marathond.core.results import Column
 from marathond.ledger.verbs.sql import one
 
@@ -28,8 +29,23 @@ def columns_of(c: sqlite3.Connection, campaign_id: int) -> tuple[Column, ...]:
 
     :raises LookupError: no such campaign.
     """
-    profile, known = one(c, _PROFILE, (campaign_id,)), one(c, _KNOWN, (campaign_id,))
-    if profile is None or known is None:
+    name, scores = _profile(c, campaign_id)
+    known = one(c, _KNOWN, (campaign_id,))
+    assert known is not None
+    return counted({column: known[column] for column in NAMES}, known["done"], scores, name)
+
+
+def expected_of(c: sqlite3.Connection, campaign_id: int) -> tuple[Column, ...]:
+    """The same by the profile alone: a look-up by key, whatever the campaign's size.
+
+    :raises LookupError: no such campaign.
+    """
+    name, scores = _profile(c, campaign_id)
+    return expected(scores, name)
+
+
+def _profile(c: sqlite3.Connection, campaign_id: int) -> tuple[str | None, dict[str, Any] | None]:
+    row = one(c, _PROFILE, (campaign_id,))
+    if row is None:
         raise LookupError(f"campaign {campaign_id}")
-    scores = None if profile["scores"] is None else json.loads(profile["scores"])
-    return counted({column: known[column] for column in NAMES}, known["done"], scores, profile["name"])
+    return row["name"], None if row["scores"] is None else json.loads(row["scores"])

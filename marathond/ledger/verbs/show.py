@@ -11,7 +11,7 @@ from marathond.core.model import LIVE_STATES, trial_label
 from marathond.core.results import Column
 from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
 from marathond.ledger.verbs.artifacts import ArtifactRecord
-from marathond.ledger.verbs.columns import columns_of
+from marathond.ledger.verbs.columns import expected_of
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ImportedRow, imported_row
@@ -123,7 +123,7 @@ class TrialShown:
     receipt: ReceiptRow | None
     log: tuple[LogEntry, ...]
     columns: tuple[Column, ...] = ()
-    """Of scores, in its campaign: which there are, and why not (fault d11)."""
+    """Of scores, by the benchmark's profile: which there are, and why not (fault d11)."""
     imported: ImportedRow | None = None
     """Where it was read from; None: it was run here."""
 
@@ -153,7 +153,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         held_ms=held_ms(c, trial_id, now_mono_ms=now_mono_ms if context.state in LIVE_STATES else AT_REST_MONO_MS),
         receipt=receipt(c, trial_id),
         log=tuple(entries(c, trial_id)),
-        columns=columns_of(c, context.campaign_id),
+        columns=expected_of(c, context.campaign_id),
         imported=imported_row(c, trial_id),
     )
 
