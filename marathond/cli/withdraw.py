@@ -22,7 +22,7 @@ def without_daemon(ledger: Path, verb: str, given: Mapping[str, Any]) -> int | N
 
     :raises MarathonError: refused, in one line.
     """
-    if verb not in VERBS:
+    if verb not in VERBS or not ledger.exists():  # without a ledger there is nothing imported, and the daemon's absence is the news
         return None
     with reading(ledger) as connection:
         if not _imported_only(connection, given):
