@@ -265,7 +265,8 @@ def ack(socket: Path, args: Mapping[str, Any]) -> int:
         who = by(row["acked_by"], row["acked_at_ms"], row["ack_reason"])
         say(f"finding {row['finding_id']} {row['code']} already acknowledged {who}")
     if answer["count"]:
-        say(f"{plural(answer['count'], 'finding')} acknowledged")
+        left = f"; {plural(answer['alarms'], 'alarm')} left" if answer["alarms"] else ""
+        say(f"{answer['count']} of {plural(answer['open'], 'open finding')} acknowledged{left}")
     return Exit.OK
 
 

@@ -273,7 +273,7 @@ class Commands:
         number, code = args.integer("finding"), args.text("code")
         which: int | str = number if number is not None else code or ""
         done = await self._ledger.write(decisions.ack, which, reason=args.reason(), author=author, now_ms=self._now())
-        return {"count": done.count, "already": _rows(done.already)}
+        return {"count": done.count, "already": _rows(done.already), "open": done.open, "alarms": done.alarms}
 
 
 def _rows(rows: Sequence[Any]) -> list[JsonObject]:

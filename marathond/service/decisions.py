@@ -248,17 +248,22 @@ def reopen_admission(c: sqlite3.Connection, *, author: str, now_ms: int) -> Sequ
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """``already``: acknowledged before, by whom."""
+    """``already``: acknowledged before, by whom.  ``open``: all that are open, ``alarms`` of them that nobody has acknowledged yet."""
 
     count: int
     already: tuple[findings.FindingRow, ...]
+    open: int
+    alarms: int
 
 
 def ack(c: sqlite3.Connection, which: int | str, *, reason: str, author: str, now_ms: int) -> Acked:
     """:raises Refused: nothing open has that number or code."""
-    rows = [row for row in findings.open_findings(c) if which in (row.finding_id, row.code)]
+    standing = findings.open_findings(c)
+    rows = [row for row in standing if which in (row.finding_id, row.code)]
     if not rows:
-        known = sorted({row.code for row in findings.open_findings(c)})
+        known = sorted({row.code for row in standing})
         raise Refused(f"no open finding {which}; open are: {', '.join(known) or 'none'}")
     already = tuple(row for row in rows if row.acked_at_ms is not None)
-    return Acked(findings.ack(c, which, author=author, reason=reason, now_ms=now_ms), already)
+    count = findings.ack(c, which, author=author, reason=reason, now_ms=now_ms)
+    alarms = sum(row.severity in ("error", "stop_loss") and row.acked_at_ms is None for row in findings.open_findings(c))
+    return Acked(count, already, len(standing), alarms)

@@ -255,9 +255,9 @@ def test_findings_are_acknowledged_by_number_or_code(rig: Rig) -> None:
     with rig.sql() as c:
         for subject in ("n1", "n2"):
             findings.raise_finding(c, code="leak", severity="error", subject=subject, detail="d", campaign_id=None, now_ms=now_ms())
-    assert rig.ask("ack", "1", *WHY) == "1 finding acknowledged\n"
+    assert rig.ask("ack", "1", *WHY) == "1 of 2 open findings acknowledged; 1 alarm left\n"
     both = rig.ask("ack", "leak", *WHY).splitlines()
-    assert both[0].startswith(f"finding 1 leak already acknowledged by {ME} at ") and both[1] == "1 finding acknowledged"
+    assert both[0].startswith(f"finding 1 leak already acknowledged by {ME} at ") and both[1] == "1 of 2 open findings acknowledged"
     assert "healthy" not in rig.run("findings").out and rig.run("findings").code == 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -25,9 +24,7 @@ WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go 
 
 async def asked(rig: ProcessRig) -> tuple[int, dict[str, Any]]:
     argv = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(rig.config), "doctor", "--json"]
-    done = await to_thread.run_sync(
-        lambda: subprocess.run(argv, capture_output=True, text=True, cwd=rig.root, env={**os.environ}, check=False)
-    )
+    done = await to_thread.run_sync(lambda: subprocess.run(argv, capture_output=True, text=True, cwd=rig.root, check=False))
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
