@@ -13,6 +13,7 @@ from typing import Any
 
 from marathond.cli import mutate
 from marathond.cli.reader import campaign_id, reading
+from marathond.core.errors import LedgerRefused
 
 VERBS = ("void", "unvoid", "retry")
 
@@ -24,9 +25,12 @@ def without_daemon(ledger: Path, verb: str, given: Mapping[str, Any]) -> int | N
     """
     if verb not in VERBS or not ledger.exists():  # without a ledger there is nothing imported, and the daemon's absence is the news
         return None
-    with reading(ledger) as connection:
-        if not _imported_only(connection, given):
-            return None
+    try:
+        with reading(ledger) as connection:
+            if not _imported_only(connection, given):
+                return None
+    except LedgerRefused:
+        return None  # that nobody runs is the news
     from marathond.service.offline_commands import answer
 
     said = answer(ledger, verb, dict(given))

@@ -110,7 +110,7 @@ def test_a_closed_pipe_does_not_undo_it(out: Path, ledger: Path) -> None:
         done = subprocess.run([sys.executable, "-m", "marathond.cli.ctl", "import", str(out)], stdout=write_end, timeout=240, check=False)
     finally:
         os.close(write_end)
-    assert done.returncode == 141
+    assert done.returncode in (1, 141)  # click's, or our own, whichever meets it first
     with connect(ledger, mode="ro") as c:
         assert c.execute("SELECT count(*) FROM imported_trial").fetchone()[0] == 15
 
