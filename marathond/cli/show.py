@@ -147,6 +147,8 @@ def _decisions(trial: TrialShown) -> Iterator[str]:
         yield f"  review {clean(review.code)}: {clean(review.detail, VALUE_MAX)} (since {when(review.opened_at_ms)})"
         if review.decision:
             yield f"    {clean(review.decision)} by {clean(review.author)} at {when(review.decided_at_ms)}: {text_of(review.reason)}"
+        else:
+            yield f"    both sides of the evidence: marathonctl review {trial_label(trial.context.trial_id)}"
     for void in trial.voids:
         known = "score was known" if void.score_was_known else "score unknown"
         yield ""

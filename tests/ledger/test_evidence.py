@@ -140,6 +140,15 @@ def test_a08_a_void_over_a_review_whose_reward_was_read_is_a_void_of_a_known_sco
     assert told == [("plain", True, 0.25), ("goal", False, None), ("ref", True, 0.0)]
 
 
+def test_a08_the_schema_refuses_a_void_that_calls_a_reward_unknown_which_was_read(c: sqlite3.Connection) -> None:
+    mine = doubt(c, "plain", "infrastructure_suspected", {READ: as_read(ROW)})
+    c.execute("UPDATE review SET decided_at_ms = 1, decision = 'voided', author = 'ana' WHERE trial_id = ?", (mine,))
+    sql = """INSERT INTO void (trial_id, code, reason, evidence_json, decided_by, author, at_ms, from_state, score_was_known, counts_pass,
+                 batch) VALUES (?, 'operator', 'r', '{}', 'operator', 'ana', 1, 'review', 0, 0, 'b')"""
+    with pytest.raises(sqlite3.IntegrityError, match="void_says_whether_score_was_known"):
+        c.execute(sql, (mine,))
+
+
 def test_what_is_kept_with_a_review_comes_back_whole() -> None:
     back = row_as_read({READ: as_read(ROW)})
     assert back is not None and back.flags == (*ROW.flags, "accepted_as_read")

@@ -248,3 +248,35 @@ def test_flags_of_the_verification_and_of_the_reading_are_told_apart() -> None:
 @given(st.text(max_size=3000))
 def test_no_log_breaks_the_patterns(text: str) -> None:
     assert all(len(word.line) <= 200 for word in said(text))
+
+
+words = st.sampled_from([(), DNS, RATE, FULL, KILLED])
+sides = st.builds(
+    OurSide,
+    st.sampled_from([judge([], {}), judge([YES], {}), judge([NO], {}), judge([NO, YES], {})]),
+    st.integers(0, 2),
+    st.integers(0, 1),
+    st.sampled_from([(), ("/srv",)]),
+    st.sampled_from([Alike(), others(3, alike=3), others(3, alike=2, oracles=1, oracles_alike=1)]),
+)
+readings = st.sampled_from([GOOD, FAILED, BUILD, SETUP, NOTHING])
+ends = st.builds(VerifierEnd, st.sampled_from(["exited", "deadline", "lost"]), st.sampled_from([0, 1, 137, None]), st.integers(1, 2))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.builds(Evidence, ends, readings, st.booleans(), st.booleans(), st.booleans(), words, sides))
+def test_d05_d06_whatever_is_seen_only_a_lost_engine_voids_and_only_a_read_reward_is_scored(seen: Evidence) -> None:
+    decided, end = classify(seen), seen.verifier
+    gone = end.outcome == "lost" or not seen.container_alive
+    assert isinstance(decided, Void) == (gone and seen.engine_restarted)
+    readable = not gone and end.outcome == "exited" and seen.reading.reward is not None
+    if isinstance(decided, Scored):
+        assert readable
+    if readable and seen.reading in (GOOD, BUILD):
+        assert isinstance(decided, Scored)
+    if isinstance(decided, Again):
+        assert end.round == 1 and not readable
+    if readable and not seen.log and "setup_error" not in seen.reading.flags and not seen.ours.judge.ours:
+        assert isinstance(decided, Scored), "evidence without a complaint changes nothing"
+    if readable and seen.ours == OurSide() and not seen.oom_killed:
+        assert isinstance(decided, Scored), "a complaint without evidence changes nothing"
