@@ -80,7 +80,7 @@ class Codes(ast.NodeVisitor):
     def _take(self, value: ast.expr | None, into: dict[str, str], node: ast.AST) -> None:
         where = f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         codes = self._values(value)
-        if codes is None:
+        if codes is None and into is self.found:  # what is closed by a value was opened by somebody who is looked at
             self.open.append(where)
         for code in codes or ():
             into[code] = where
