@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from marathond.core.audit.catalogue import meaning_of
 from marathond.core.results import FindingResult, Results
 from marathond.report.blocks import word
 
@@ -35,9 +36,11 @@ class Refusal:
         noun = "stop-loss finding is open" if len(self.findings) == 1 else "stop-loss findings are open"
         if self.anyway:
             return f"PRINTED ANYWAY: {noun}: {self.named()}. Infrastructure first: these numbers may compare it, not the arms."
+        known = meaning_of(self.findings[0].code)
+        todo = f"; to do: {known.todo.rstrip('.')}" if known is not None and len(self.findings) == 1 else ""
         return (
-            f"arms are not ranked, numbers by arm and contrasts are withheld: {noun}: {self.named()}; "
-            "`marathonctl findings` says what to do about it; --anyway prints them with this warning"
+            f"arms are not ranked, numbers by arm and contrasts are withheld: {noun}: {self.named()}{todo}; "
+            "see `marathonctl findings`; --anyway prints them with this warning"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from marathond.core.audit.catalogue import meaning_of
 from marathond.core.results import CellResult, FindingResult, Results, VoidResult
 from marathond.report.blocks import TEXT_MAX, Block, Col, Line, Section, Table, Tone, lines, num, prose, word
 from marathond.report.numbers import fixed, instant, many, money, tally
@@ -181,7 +182,7 @@ def findings(all_of: Sequence[Results]) -> Section:
     tail = lines([f"{many(over, 'finding')} {'is' if over == 1 else 'are'} over."] if over else [], Tone.QUIET)
     if not shown:
         return Section("findings", "Open findings", (Line("None is open."), *tail))
-    columns = (Col("severity"), prose("code", 14), prose("what", 24), prose("acknowledged", 8))
+    columns = (Col("severity"), Col("code"), prose("what", 20), prose("to do", 16), prose("acked by", 8))
     return Section("findings", "Open findings", (Table(columns, tuple(map(_finding, shown))), *tail))
 
 
@@ -192,8 +193,9 @@ def _worst_first(each: FindingResult) -> tuple[int, str, str, int]:
 
 def _finding(each: FindingResult) -> tuple[str, ...]:
     acked = "no" if each.acked_by is None else f"{word(each.acked_by)}: {word(each.ack_reason, TEXT_MAX)}"
-    severity = word(each.severity).replace("_", "-")
-    return severity, word(each.code), f"{word(each.subject)}: {word(each.detail, TEXT_MAX)} (since {instant(each.opened_at_ms)})", acked
+    known = meaning_of(each.code)
+    what = f"{word(each.subject)}: {word(each.detail, TEXT_MAX)} (since {instant(each.opened_at_ms)})"
+    return word(each.severity).replace("_", "-"), word(each.code), what, "-" if known is None else known.todo, acked
 
 
 def disclosures(results: Results) -> Section:

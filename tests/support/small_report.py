@@ -26,7 +26,7 @@ from marathond.report.document import Report, make
 from tests.support.some_results import T0, a_cell, some_results
 
 HOUR_MS = 3_600_000
-STOP = FindingResult("infra_disparity", "stop_loss", "goal", "7 voids of 12, others 0 of 40", T0 + 5, None, None, None, "small")
+STOP = FindingResult("own_stop", "stop_loss", "goal", "7 voids of 12, others 0 of 40", T0 + 5, None, None, None, "small")
 
 
 def results() -> Results:
@@ -53,7 +53,7 @@ def results() -> Results:
             VoidResult("t0007", "sql", "plain", 1, "operator", "operator", "wrong key", "operator", "ana", T0 + 9, True, True, 1.0, 0.0),
         ),
         findings=(
-            FindingResult("treatment_unused", "warning", "t0008", "LoopX was not called", T0, None, "ana", "known", "small"),
+            FindingResult("own_note", "warning", "t0008", "LoopX was not called", T0, None, "ana", "known", "small"),
             FindingResult("disk_low", "error", "disk:/", "4 % free", T0, T0 + 1, None, None, None),
         ),
         disclosures=(DisclosureResult("goals_on", "goal", "goals are on", "plain, where they are off"),),

@@ -13,6 +13,7 @@ import pytest
 
 from marathond.cli.output import Screen
 from marathond.cli.report_text import render
+from marathond.core.audit.catalogue import meaning_of
 from marathond.core.compare import compare
 from marathond.core.results import Contrast, FindingResult
 from marathond.report import html
@@ -80,7 +81,7 @@ NEVER_WITHHELD = {
     "void code": "engine_failed",
     "post-score void": "operator: wrong key",
     "its author": "ana 2026-09-21T14:13:20Z",
-    "finding": "infra_disparity",
+    "finding": "own_stop",
     "disclosure": "plain, where they are off",
     "treatment": "sha256:" + "a" * 64,
     "progress": "5 scored, 1 void",
@@ -163,19 +164,29 @@ def test_what_does_not_rank_is_always_told(what: str) -> None:
 def test_a_refusal_names_the_finding_and_what_to_do_in_every_form() -> None:
     report = small_report.report(stop=True)
     for form in (as_text(report), as_html(report), html.render(page(report)), to_json(report)):
-        assert "infra_disparity (goal)" in form and "marathonctl findings" in form and "--anyway" in form
+        assert "own_stop (goal)" in form and "marathonctl findings" in form and "--anyway" in form
     for row in csv.DictReader(io.StringIO(to_csv(report))):
-        assert row["withheld"] == "infra_disparity (goal)" and not any(row[name] for name in NUMBERS)
+        assert row["withheld"] == "own_stop (goal)" and not any(row[name] for name in NUMBERS)
     told = json.loads(to_json(report))
     assert told["comparison"] is None and told["campaigns"][0]["spent_usd"] is None
     assert all(cell[name] is None for cell in told["campaigns"][0]["cells"] for name in NUMBERS)
     assert {cell["state"] for cell in told["campaigns"][0]["cells"]} == {"done", "open", "parked"}
 
 
+def test_what_to_do_is_told_of_every_finding_that_is_known() -> None:
+    known = meaning_of("infra_disparity")
+    assert known is not None
+    results = replace(small_report.results(), findings=(replace(small_report.STOP, code="infra_disparity"),))
+    report = make(results, None)
+    assert report.refusal is not None and known.todo.rstrip(".") in report.refusal.words()
+    for form in (as_text(report), as_html(report), html.render(page(report))):
+        assert known.todo.rstrip(".") in form
+
+
 def test_anyway_prints_the_numbers_under_a_warning_at_the_top() -> None:
     report = small_report.report(stop=True, anyway=True)
     text = as_text(report)
-    assert "PRINTED ANYWAY: stop-loss finding is open: infra_disparity (goal)" in "\n".join(text.splitlines()[:5])
+    assert "PRINTED ANYWAY: stop-loss finding is open: own_stop (goal)" in "\n".join(text.splitlines()[:5])
     assert "+0.3333" in text and "PRINTED ANYWAY" in as_html(report).split("<main>")[0]
     assert json.loads(to_json(report))["printed_anyway"].startswith("PRINTED ANYWAY")
 
