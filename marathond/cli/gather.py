@@ -110,6 +110,8 @@ class Status:
     """Where an imported campaign was read from; empty: it runs here."""
     columns: tuple[Column, ...] = ()
     """Of scores: which there are, and why not (fault d11)."""
+    findings_elsewhere: int = 0
+    """Open findings of other campaigns of the ledger: counted apart, so that each count is of one campaign (fault e02)."""
     ledger: str = ""
     """The file that was really read (fault e01); empty: one in memory."""
     oldest_review_ms: int | None = None
@@ -145,7 +147,8 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     stops = verbs.stops(c)
     live = [] if found is None else verbs.live_trials(c, found[0])
     lengths = [] if found is None else [row[2] for row in verbs.durations(c, found[0])]
-    findings = verbs.open_findings(c)
+    standing = verbs.open_findings(c)
+    findings = [row for row in standing if row.campaign_id in (None, None if found is None else found[0])]
     engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
     since_ms = life.run.started_at_ms if life.run else 0
     pools = [pool_now(row, foreign_seen(c), now_ms, since_ms) for row in verbs.pools(c)]
@@ -174,6 +177,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         degraded=_illnesses(findings, stops, engine),
         unseen=_unseen(life, pools, disk, engine, waiting),
         readings=there,
+        findings_elsewhere=len(standing) - len(findings),
         ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
         oldest_review_ms=verbs.oldest_review_ms(c, found[0]) if found is not None and cells.review else None,
         columns=() if found is None else columns_of(c, found[0]),
