@@ -157,7 +157,8 @@ class _Trials:
     def _scores(self) -> None:
         """The newest row of each trial counts; its parts with it."""
         newest: dict[int, int] = {}
-        sql = "SELECT trial_id, score_id, extractor, reward_source, flags_json FROM score WHERE trial_id >= {from_id} ORDER BY score_id"
+        sql = """SELECT trial_id, score_id, extractor, reward_source, flags_json FROM score INDEXED BY score_by_trial
+                 WHERE trial_id >= {from_id} ORDER BY trial_id, score_id"""
         for trial, row in self._each(sql):
             trial |= {"extractor": row["extractor"], "by_person": row["reward_source"].split(" ", 1)[0] == "operator"}
             trial["flags"] = tuple(json.loads(row["flags_json"]))
@@ -263,8 +264,8 @@ def _reviews(c: sqlite3.Connection, trials: tuple[TrialFact, ...], now_ms: int) 
     """Of the trials that wait for a person, by the index of those alone."""
     of = {trial.trial_id: trial for trial in trials if trial.state == "review"}
     rows = c.execute(
-        """SELECT review.trial_id, code, opened_at_ms FROM review JOIN trial INDEXED BY trial_in_review USING (trial_id)
-           WHERE trial.state = 'review' AND decided_at_ms IS NULL ORDER BY review_id"""
+        """SELECT review.trial_id, code, opened_at_ms FROM trial INDEXED BY trial_in_review CROSS JOIN review USING (trial_id)
+           WHERE trial.state = 'review' AND decided_at_ms IS NULL ORDER BY opened_at_ms, review_id"""
     ).fetchall()
     made = ((of[row[0]], row) for row in rows if row[0] in of)
     return tuple(ReviewFact(t.trial_id, t.task, t.arm, row["code"], max(0, now_ms - row["opened_at_ms"])) for t, row in made)
