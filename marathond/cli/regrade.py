@@ -88,6 +88,9 @@ def _chosen(c: sqlite3.Connection, trials: Sequence[int], campaign: str | None, 
 
 
 def _say(results: Sequence[Regraded], where: Screen, *, dry_run: bool) -> None:
+    if not results:
+        say("nothing to read again: no trial there was graded")
+        return
     by = {outcome: [each for each in results if each.outcome is outcome] for outcome in Outcome}
     differs = by[Outcome.DIFFERS]
     if differs:

@@ -209,6 +209,10 @@ def test_what_is_not_there_is_one_line(case: Case, argv: list[str], words: str) 
     assert answer.out == "" and answer.code in (1, 2) and words in answer.err and answer.err.count("\n") == 1
 
 
+def test_a_campaign_without_a_graded_trial_says_so(case: Case) -> None:
+    assert case.rig.ask("regrade") == "nothing to read again: no trial there was graded\n"
+
+
 def test_json_names_every_trial(case: Case) -> None:
     case.trial()
     told = json.loads(case.rig.ask("regrade", "--dry-run", "--json"))
