@@ -175,8 +175,10 @@ def test_where_withdrawn_trials_are_looked_for(tmp_path: Path) -> None:
     for name in ("full", "marathon-full", "x-voided"):
         (tmp_path / name).mkdir()
     assert voided_folder(tmp_path / "marathon-full") is None
-    (tmp_path / "full-voided").symlink_to(tmp_path / "full")
-    assert voided_folder(tmp_path / "full") is None
+    (tmp_path / "full-voided").symlink_to(tmp_path / "marathon-full")
+    run_folder(tmp_path / "full", "zstd", "plain", STAMP, Trial("zstd__a"))
+    found = read(Wanted(tmp_path / "full"))
+    assert [(each.code, each.place) for each in found.listed] == [("link", "../full-voided")]
     assert voided_folder(tmp_path / "x-voided") is None
     (tmp_path / "marathon-voided").mkdir()
     assert voided_folder(tmp_path / "marathon-full") == tmp_path / "marathon-voided"
@@ -287,6 +289,18 @@ def test_a_job_result_of_another_shape_decides_nothing(tmp_path: Path, document:
     reading = read(Wanted(out))
     assert trial(reading, "zstd__a").valid
     assert [each.old for each in reading.differences] == ["not done (its job has no readable result.json)"]
+
+
+def test_a_job_that_names_the_trial_says_that_it_ended(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    one = run_folder(out, "zstd", "plain", STAMP, Trial("zstd__a", files=passed()))
+    two = run_folder(out, "rust", "plain", STAMP, Trial("rust__a", files=passed(), error=("ApiError", "m")))
+    for path in (one / "zstd__a" / "result.json", two / "rust__a" / "result.json"):
+        path.unlink()
+    reading = read(Wanted(out))
+    assert trial(reading, "zstd__a").valid and trial(reading, "zstd__a").details.model == "gpt-5.5"
+    assert trial(reading, "zstd__a").details.started_at_ms == 1_788_224_340_000, "its job's"
+    assert trial(reading, "rust__a").why == "it ended by ApiError"
 
 
 def test_what_is_neither_is_one_line(tmp_path: Path) -> None:

@@ -93,17 +93,6 @@ def known(c: sqlite3.Connection, name: str) -> dict[str, Known]:
     return {row["key"]: Known(*tuple(row)[1:]) for row in rows}
 
 
-def replicates(c: sqlite3.Connection, name: str) -> dict[tuple[str, str], int]:
-    """(task, arm) → its highest replicate that holds a trial."""
-    rows = c.execute(
-        """SELECT task.name, arm.name, max(replicate) FROM campaign JOIN cell USING (campaign_id) JOIN trial USING (cell_id)
-               JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
-           WHERE campaign.name = ? GROUP BY cell.task_id, cell.arm_id""",
-        (name,),
-    ).fetchall()
-    return {(row[0], row[1]): int(row[2]) for row in rows}
-
-
 def check_name(c: sqlite3.Connection, name: str) -> None:
     """:raises Refused: a campaign of that name was run here."""
     if scalar(c, "SELECT origin FROM campaign WHERE name = ?", (name,)) not in (None, IMPORT):
@@ -228,14 +217,6 @@ def _import_trial(c: sqlite3.Connection, import_id: int, cell_id: int, trial: Im
         )
     release_claim(c, trial_id, now_ms=now_ms)
     return trial_id
-
-
-def origin_of_trial(c: sqlite3.Connection, trial_id: int) -> str | None:
-    """``run`` or ``import``; None: no such trial."""
-    origin = scalar(
-        c, "SELECT origin FROM campaign JOIN cell USING (campaign_id) JOIN trial USING (cell_id) WHERE trial_id = ?", (trial_id,)
-    )
-    return None if origin is None else str(origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from marathond.core.errors import Refused
 from marathond.core.text import printable
 from marathond.service.importing.job import Job, read_job
 from marathond.service.importing.owner import Sieve
@@ -157,10 +158,16 @@ def _difference(tree: Tree, parts: Parts, job: Job, read: TrialRead) -> Iterator
 
 
 def voided_folder(root: Path) -> Path | None:
-    """``marathon-voided`` beside ``marathon-full``, or ``<out>-voided``."""
+    """``marathon-voided`` beside ``marathon-full``, or ``<out>-voided``; a link in its place, too.
+
+    :raises Refused: it cannot be told whether there is one; what was withdrawn would count.
+    """
     stem = root.name.rpartition("-")[0]
     names = [f"{root.name}-voided", *([f"{stem}-voided"] if stem else []), "voided"]
-    return next((found for name in names if (found := root.parent / name) != root and found.is_dir() and not found.is_symlink()), None)
+    try:
+        return next((found for name in names if (found := root.parent / name) != root and found.is_dir()), None)
+    except OSError as error:
+        raise Refused(f"{root.parent}: {error.strerror}: cannot see whether trials were withdrawn there") from error
 
 
 def _voided(out: Tree, sieve: Sieve, told: list[str], known: set[str]) -> tuple[list[Seen], list[Listed]]:
@@ -168,6 +175,8 @@ def _voided(out: Tree, sieve: Sieve, told: list[str], known: set[str]) -> tuple[
     folder = voided_folder(out.root)
     if folder is None:
         return [], []
+    if folder.is_symlink():
+        return [], [Listed("link", f"../{folder.name}", "a symbolic link, not followed: trials that were withdrawn there are not known")]
     tree = Tree(folder)
     told.append(f"withdrawn trials are read from {folder}")
     inner = Sieve(tree, sieve.uid)

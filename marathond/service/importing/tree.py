@@ -112,7 +112,7 @@ class Tree:
 
     def read(self, parts: Parts, max_bytes: int = MAX_JSON_BYTES) -> bytes | None:
         """None: absent, or it could not be read and is listed."""
-        if not self.has(parts[:-1], parts[-1]) and not any(e.name == parts[-1] for e in self.entries(parts[:-1])):
+        if all(entry.name != parts[-1] for entry in self.entries(parts[:-1])):
             return None
         try:
             return read_bounded(self.root, "/".join(parts), max_bytes)
