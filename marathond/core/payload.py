@@ -47,15 +47,15 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def leaves(table: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
     """Every value that is no table, under its dotted key, in the keys' order; ``"true"``, ``"false"`` as booleans, other text left out."""
     for key, value in sorted(table.items(), key=lambda item: item[0]):
-        name = printable(f"{prefix}{key}", MAX_WORDS)
+        # Names are made of what is yielded only: of a million empty tables they would take half a minute.
         if isinstance(value, dict):
-            if depth < MAX_DEPTH:
-                yield from leaves(value, f"{name}.", depth + 1)
+            if value and depth < MAX_DEPTH:
+                yield from leaves(value, f"{printable(f'{prefix}{key}', MAX_WORDS)}.", depth + 1)
         elif isinstance(value, str):
             if value.strip().lower() in BOOLEANS:
-                yield name, BOOLEANS[value.strip().lower()]
+                yield printable(f"{prefix}{key}", MAX_WORDS), BOOLEANS[value.strip().lower()]
         else:
-            yield name, value
+            yield printable(f"{prefix}{key}", MAX_WORDS), value
 
 
 def not_a_number(value: object) -> str:

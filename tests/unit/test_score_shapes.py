@@ -346,5 +346,11 @@ def test_no_payload_makes_endless_lists() -> None:
     assert reading.reward == Number(0, "reward.txt", "")
 
 
+def test_a_table_of_too_many_gates_is_refused_whole() -> None:
+    reading = read({"pytest": {f"g{n}": {"passed": 1, "total": 1} for n in range(1_001)}}, ctrf=ctrf(1, 0))
+    assert columns(reading)[2:] == (None, None, None)
+    assert why(reading, METRICS, "pytest") == "1001 gates: at most 1000 are read"
+
+
 def test_the_rules_have_a_version_of_their_own() -> None:
     assert EXTRACTOR == 2

@@ -23,6 +23,7 @@ SUMMARY = "results.summary"
 
 _PAIRS = (("tests_passed", "tests_total"), ("total_passed", "total_tests"), ("new_passed", "new_total"), ("passed", "total"))
 _SUMS = (("tests_passed", "tests_failed"), ("passed", "failed"))
+MAX_GATES = 1_000
 _SHOWN = 5
 _TOLERANCE = 0.005 + 1e-9
 """A rate that is written with two decimals may lie this far from its counts."""
@@ -113,6 +114,9 @@ def gates_of_metrics(payload: Payload, metrics: Mapping[str, Any]) -> list[Gate]
     table = metrics.get(PYTEST)
     if not isinstance(table, dict):
         return []
+    if len(table) > MAX_GATES:
+        payload.refuse(METRICS, PYTEST, f"{len(table)} gates: at most {MAX_GATES} are read")
+        return [Gate("*", METRICS, broken=True)]
     shown = {name: printable(name, MAX_WORDS) for name in sorted(table)}
     return [_gate(payload, METRICS, shown[name], table[name], f"{PYTEST}.{shown[name]}") for name in shown]
 

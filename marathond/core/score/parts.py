@@ -7,6 +7,7 @@ which stage overwrote what.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from marathond.core.payload import BOOLEANS, MAX_WORDS, not_a_number
@@ -40,12 +41,8 @@ def named_parts(
 ) -> tuple[dict[str, Part], bool]:
     """By name, and whether some had no room.  What is found first keeps its name: metrics.json, reward.json, stages.json, reports."""
     found: dict[str, Part] = {}
-    for name, part in (
-        *_of_metrics(metrics),
-        *_of_rewards(rewards),
-        *_of_stages(stages),
-        *(pair for gate in gates for pair in gate.parts()),
-    ):
+    of_gates = (pair for gate in gates for pair in gate.parts())
+    for name, part in chain(_of_metrics(metrics), _of_rewards(rewards), _of_stages(stages), of_gates):
         if len(found) >= MAX_NAMED:
             return found, True
         found.setdefault(name, part)
@@ -68,14 +65,15 @@ def words(value: Any, source: str, key: str) -> Words | None:
 
 
 def _of_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Part]]:
-    names = {key: key for key in _AS_THEY_ARE} | {key: f"stage:{stage}" for key, stage in _STAGES}
-    names |= {key: f"gate:{_shown(key.removesuffix(_GATE))}" for key in sorted(metrics) if key.endswith(_GATE) and key != _GATE}
-    for key, name in names.items():
-        if (part := scalar(metrics.get(key), METRICS, _shown(key))) is not None:
+    for key, name in (*((key, key) for key in _AS_THEY_ARE), *((key, f"stage:{stage}") for key, stage in _STAGES)):
+        if (part := scalar(metrics.get(key), METRICS, key)) is not None:
             yield name, part
     for key, name in _WORDS:
         if (said := words(metrics.get(key), METRICS, key)) is not None:
             yield name, said
+    for key in sorted(key for key in metrics if key.endswith(_GATE) and key != _GATE):
+        if (part := scalar(metrics[key], METRICS, _shown(key))) is not None:
+            yield f"gate:{_shown(key.removesuffix(_GATE))}", part
 
 
 def _of_rewards(rewards: Mapping[str, Any]) -> Iterator[tuple[str, Part]]:

@@ -21,6 +21,8 @@ from marathond.core.score.rules import Overrides, ScorePath, follow
 from marathond.core.text import printable
 
 MAX_PARTS = 200
+MAX_LOOKED = 10_000
+"""Values of one file that are looked at for parts; the columns are not among them."""
 CONFIGURATION = "configuration"
 """Source of a part that a rule of the configuration is."""
 
@@ -176,11 +178,11 @@ class _Reader:
 
     def _collect(self, source: str, table: Mapping[str, Any], used: set[str]) -> None:
         refused = {(refusal.source, refusal.key) for refusal in self.payload.refusals}
-        for key, value in leaves(table):
+        for looked, (key, value) in enumerate(leaves(table)):
             name = f"{source}:{key}"
             if name in used or (source, key) in refused:
                 continue
-            if len(self.parts) >= MAX_PARTS:
+            if len(self.parts) >= MAX_PARTS or looked >= MAX_LOOKED:
                 self.payload.flag("parts_truncated")
                 return
             if isinstance(value, bool):
