@@ -267,7 +267,8 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
     review_words = f", {review} in review" if review else ""
     print(f"\nfive arms x 4 tasks: {scored} scored, {voided} voided{review_words}, {seconds:.0f} s, {left or 'nothing left behind'}")
     shown = os.path.relpath(config)
-    print(f'next: `.venv/bin/marathonctl --config {shown} status` · `… show {last}` · `… sql "select * from v_arm"`')
+    html = Path(shown).with_name("report.html")
+    print(f'next: `.venv/bin/marathonctl --config {shown} report --html {html}` · `… show {last}` · `… sql "select * from v_arm"`')
     print("your own campaign: README, section 2")
     return 0 if done == total and not left else 1
 

@@ -115,6 +115,24 @@ def test_a_ledger_without_a_campaign_and_none_at_all(run: Run, tmp_path: Path, m
     assert code == 2 and out == "" and "no campaign was ever submitted or imported" in err
 
 
+def test_two_campaigns_of_one_ledger_and_a_pair_of_differently_named_arms(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with report_ledger(tasks=2, arms=("plain", "goal"), replicates=2) as two:
+        later = two.submit("later", 2, now_ms=two.now_ms)
+        two.campaign_id = later  # what follows is of the second campaign
+        for task in ("task-01", "task-02"):
+            two.trial(task=task, arm="plain", replicate=1, reward=1.0)
+        two.commit()
+        monkeypatch.setenv("MARATHOND_DAEMON__STATE_DIR", str(two.folder))
+        code, out, err = run("report", "--campaign", CAMPAIGN, "--against", "later")
+        assert code == 0 and err == "" and out.splitlines()[0] == f"{CAMPAIGN} against later"
+        assert f"{CAMPAIGN}/plain - later/plain" in out and "# What was compared: later" in out
+        code, out, _ = run("report", "--campaign", CAMPAIGN, "--against", "later", "--pair", "goal=plain", "--page")
+        assert code == 0 and f"{CAMPAIGN}/goal - later/plain" in out and f"{CAMPAIGN}/plain - later/plain" not in out
+        code, _, err = run("report", "--campaign", CAMPAIGN, "--against", "later", "--pair", "nobody=plain")
+        assert code == 2 and f"no arm nobody in campaign {CAMPAIGN}; there are: plain, goal" in err
+        assert run("report")[1].splitlines()[0] == "later"  # the newest
+
+
 @pytest.mark.usefixtures("stopped")
 def test_an_open_stop_loss_is_exit_1_with_one_line_and_the_rest_is_told(run: Run, tmp_path: Path) -> None:
     code, out, err = run("report")
