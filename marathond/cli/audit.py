@@ -3,7 +3,10 @@
 Owns the screen and the exit status.  Every count names its campaign and its total (faults e01, e02): what was found, what is in order,
 over how much that was seen, and what could not be seen at all, which is never ok (fault e04).
 
-Exit status: 1 an error or a stop-loss was found; 4 a rule broke or could not see; else 0.
+What is found where it happens (by the gateway's journal, the engine, an agent's end) is asked of nobody again: what stands open of it is
+listed below the rules, and counts for the exit status.
+
+Exit status: 1 an error or a stop-loss was found, or stands open and nobody has acknowledged it; 4 a rule broke or could not see; else 0.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from marathond.cli.client import CallFailed
 from marathond.cli.gather import ALARMS
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, print_json, say, table, when, wrapped
 from marathond.cli.reader import campaign_id, daemon_life, reading
-from marathond.core.audit.facts import Facts
+from marathond.core.audit.facts import Facts, FindingFact
 from marathond.core.audit.rule import Look, Rule
 from marathond.core.audit.rules import looks
 from marathond.core.paths import DaemonPaths
@@ -55,8 +58,15 @@ class Report:
     asked: list[Asked]
 
     @property
+    def beside(self) -> list[FindingFact]:
+        """Open findings that no rule has found just now."""
+        found = {(found.code, found.subject) for each in self.asked for found in each.look.found}
+        return [each for each in self.facts.findings if (each.code, each.subject) not in found]
+
+    @property
     def exit_code(self) -> int:
-        if any(found.severity in ALARMS for each in self.asked for found in each.look.found):
+        found = any(found.severity in ALARMS for each in self.asked for found in each.look.found)
+        if found or any(each.severity in ALARMS and not each.acked for each in self.beside):
             return Exit.FAILED
         return Exit.BLIND if any(each.why for each in self.asked) else Exit.OK
 
@@ -115,7 +125,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "trials_left_out": facts.left_out,
         "at_ms": facts.now_ms,
     }
-    return {"exit": int(report.exit_code), "looked_at": looked, "rules": rules}
+    beside = [asdict(each) for each in report.beside]
+    return {"exit": int(report.exit_code), "looked_at": looked, "rules": rules, "open_beside": beside}
 
 
 def show(report: Report, where: Screen, *, as_json_: bool) -> None:
@@ -140,6 +151,7 @@ def lines(report: Report, where: Screen) -> Iterator[str]:
         yield ""
     for each in blind:
         yield from (where.paint(part, "yellow") for part in wrapped(f"{UNKNOWN}: {each.rule.code}: {clean(each.why)}", where))
+    yield from _beside(report, where)
     yield ""
     yield from _verdict(report, where)
 
@@ -181,6 +193,16 @@ def _found(each: Asked, severity: str, where: Screen) -> Iterator[str]:
         yield from (f"  {part}" for part in wrapped(clean(found.detail, DETAIL_MAX), _narrower(where)))
     yield from (f"  {part}" for part in wrapped(f"means: {each.rule.means}", _narrower(where)))
     yield from (f"  {part}" for part in wrapped(f"do: {each.rule.todo}", _narrower(where)))
+
+
+def _beside(report: Report, where: Screen) -> Iterator[str]:
+    """By code, the worst first; findings of single trials come by the dozen."""
+    count = Counter((each.severity, each.code, each.acked) for each in report.beside)
+    rows = sorted(count, key=lambda key: (key[2], _ORDER.index(key[0]), key[1]))
+    parts = [f"{count[key]} x {key[1]} ({key[0].replace('_', '-')}{', acknowledged' if key[2] else ''})" for key in rows]
+    if parts:
+        yield ""
+        yield from wrapped(f"open besides, found where it happens: {clean(', '.join(parts), DETAIL_MAX)}; see marathonctl findings", where)
 
 
 def _narrower(where: Screen) -> Screen:

@@ -33,8 +33,8 @@ def doctor(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None)
 def audit(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) -> None:
     """Ask every rule of the audit now, and say over how much it could look.  Reads only; needs no daemon.
 
-    Exit status: 0 nothing found but information and warnings, 1 an error or a stop-loss, 4 a rule could not see or the ledger cannot be
-    looked at.
+    Exit status: 0 nothing found but information and warnings, 1 an error or a stop-loss is found or open, 4 a rule could not see or the
+    ledger cannot be looked at.
     """
     from marathond.cli import audit as view
     from marathond.cli import ctl
