@@ -26,9 +26,13 @@ FLOOR = [sys.executable, "-c", "import numpy, scipy.stats, jinja2"]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Medians; ``ratio``: of one round's seconds to its floor's.  ``rss_mb``: the most that any of the processes held."""
+    """Medians; ``ratio``: of one round's seconds to its floor's.  ``cpu_s``: of the processor, which a busy machine changes little.
+
+    ``rss_mb``: the most that any of the processes held.
+    """
 
     seconds: float
+    cpu_s: float
     floor_s: float
     ratio: float
     size_mb: float
@@ -48,15 +52,25 @@ def measure(rounds: int = ROUNDS) -> Measured:
         html = folder / "report.html"
         argv = [str(BIN / "marathonctl"), "report", "--html", str(html)]
         environ = os.environ | {"MARATHOND_DAEMON__STATE_DIR": str(folder)}
-        times, floors = [], []
+        times, floors, cpu = [], [], []
         for _ in range(rounds):
             floors.append(_seconds(FLOOR, environ))
+            before = _cpu_s()
             times.append(_seconds(argv, environ))
+            cpu.append(_cpu_s() - before)
         if not html.exists():
             raise RuntimeError("the report was not written")
         ratio = statistics.median(mine / floor for mine, floor in zip(times, floors, strict=True))
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        return Measured(statistics.median(times), statistics.median(floors), ratio, html.stat().st_size / 1e6, peak_mb)
+        return Measured(
+            statistics.median(times), statistics.median(cpu), statistics.median(floors), ratio, html.stat().st_size / 1e6, peak_mb
+        )
+
+
+def _cpu_s() -> float:
+    """Of all children that ended so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _seconds(argv: list[str], environ: dict[str, str]) -> float:
@@ -71,6 +85,7 @@ def lines(found: Measured) -> list[str]:
     """Rows of ``make bench``."""
     return [
         f"marathonctl report --html, 500 cells, whole         {found.seconds:7.2f} s   (bar: 3; its imports alone: {found.floor_s:.2f})",
+        f"  of the processor                                  {found.cpu_s:7.2f} s",
         f"  as a ratio to that floor                          {found.ratio:7.2f}",
         f"  size                                              {found.size_mb:7.2f} MB  (bar: 3)",
         f"  memory, peak                                      {found.rss_mb:7.0f} MB",
