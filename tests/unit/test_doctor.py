@@ -24,7 +24,7 @@ from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.ledger.verbs import findings, runs
 from marathond.service.doctor import run, sources
-from marathond.service.doctor.ground import PREFIX
+from marathond.service.doctor.ground import PREFIX, remove_leftovers
 from marathond.service.doctor.plants import PLANTS
 from marathond.service.doctor.run import Proof, loud, prove_rules, unproven
 from marathond.service.doctor.scratch import Scratch
@@ -79,6 +79,14 @@ def test_a_scratch_that_ends_in_the_middle_is_removed(temporary: Path) -> None:
         scratch.trial()
         raise KeyboardInterrupt
     assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_doctor_left_is_removed_by_the_next_and_nothing_else(temporary: Path) -> None:
+    dead, living, foreign = (temporary / f"{PREFIX}{name}" for name in (f"{doctor_status.NO_PID}-x", f"{os.getpid()}-x", "notes"))
+    for folder in (dead, living, foreign):
+        (folder / "out").mkdir(parents=True)
+    assert remove_leftovers() == [dead]
+    assert sorted(temporary.iterdir()) == sorted([living, foreign])
 
 
 # ── the doctor can fail ──

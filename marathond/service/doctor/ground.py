@@ -39,7 +39,7 @@ BEGAN_MS = 15 * HOUR_MS
 PRICES = {MODEL: Price(1_250_000_000, 125_000_000, 1_250_000_000, 10_000_000_000)}
 TREATMENT: dict[str, object] = {"format": 1, "agent_timeout_s": None, "agent_timeout_multiplier": 1.0, "verifier_timeout_multiplier": 1.0}
 PREFIX = "marathond-scratch-"
-"""Of the temporary folders."""
+"""Of the temporary folders; the pid of the process that made it follows."""
 Self = TypeVar("Self", bound="Ground")
 
 
@@ -49,6 +49,21 @@ def _migrated() -> sqlite3.Connection:
     c = connect_memory()
     migrate(c, None)
     return c
+
+
+def remove_leftovers() -> list[Path]:
+    """Scratch folders of processes of ours that were killed; a living one's, and other users', are let alone.  Returns the removed."""
+    removed = []
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        try:
+            mine = folder.lstat().st_uid == os.geteuid()
+        except FileNotFoundError:  # its process ends just now
+            continue
+        if mine and pid.isdigit() and read_stat(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
 
 
 class Ground:
@@ -62,7 +77,7 @@ class Ground:
         """``files``: what is exported is written to out_dir, too, not only to the ledger (slow: hundreds of folders)."""
         self.files = files
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self._numbers, self._begun = itertools.count(1), 0
         try:
             self.path, self.out_dir = self.folder / "ledger.db", self.folder / "out"

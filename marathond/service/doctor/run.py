@@ -14,6 +14,7 @@ from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Look, Rule
 from marathond.ledger.verbs import audit
 from marathond.service.doctor import plants
+from marathond.service.doctor.ground import remove_leftovers
 from marathond.service.doctor.scratch import Scratch
 
 Plant = Callable[[Scratch], None]
@@ -36,6 +37,7 @@ class Proof:
 
 def prove_rules(tried: Sequence[Rule] | None = None, planted: Mapping[str, Plant] | None = None) -> list[Proof]:
     """Try every rule (default: all of the audit) with its plant (default: those of this package).  All scratch ledgers are removed."""
+    remove_leftovers()
     tried = rules.RULES if tried is None else tried
     planted = plants.PLANTS if planted is None else planted
     with Scratch() as scratch:
