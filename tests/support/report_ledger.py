@@ -53,12 +53,16 @@ class ReportLedger(Scratch):
 def report_ledger(*, tasks: int = 20, arms: Sequence[str] = ARMS, replicates: int = 5, seed: int = 3) -> ReportLedger:
     """Most cells done, some open, some in review, voids of each kind, findings: committed; the caller closes it."""
     scratch, dice = ReportLedger(tasks=tasks, arms=arms, replicates=replicates), random.Random(seed)
-    for at, task in enumerate(scratch._tasks):
-        for replicate in range(1, replicates + 1):
-            for arm in arms:
-                _fill(scratch, dice, task, arm, replicate, (at + 1) / (tasks + 1))
-    scratch.finding("treatment_unused", "warning", arms[-1], "LoopX was not called")
-    scratch.commit()
+    try:
+        for at, task in enumerate(scratch._tasks):
+            for replicate in range(1, replicates + 1):
+                for arm in arms:
+                    _fill(scratch, dice, task, arm, replicate, (at + 1) / (tasks + 1))
+        scratch.finding("treatment_unused", "warning", arms[-1], "LoopX was not called")
+        scratch.commit()
+    except BaseException:
+        scratch.close()
+        raise
     return scratch
 
 
