@@ -134,6 +134,13 @@ def test_failures_of_one_arm_alone_at_one_moment_are_no_common_cause() -> None:
     assert infra_disparity(facts([*burst, *alike("heartbeat")], ARMS)).found[0].subject == "heartbeat"
 
 
+def test_what_begins_again_and_fails_again_is_no_burst() -> None:
+    """Attempts that last a second each, of one arm, and a single one of another arm among them."""
+    again = [replace(row, created_at_ms=(row.rested_at_ms or 0) - 900) for row in rows("goal", 12, 0, apart_ms=1_000)]
+    other = rows("plain", 1, 0, from_ms=NOW + 5_500)
+    assert [each.subject for each in infra_disparity(facts([*again, *other, *alike("goal")], ARMS)).found] == ["goal"]
+
+
 def test_whole_blocks_that_fail_are_no_bias() -> None:
     every = [row for arm in ARMS for row in rows(arm, 15, 15, code="image_gone")]
     assert infra_disparity(facts(every, ARMS)).found == ()
