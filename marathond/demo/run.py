@@ -78,6 +78,10 @@ kind = "codex"
 drive = "wake"
 loopx = "generic_cli"
 
+# Said before there is a score; marathonctl report compares these and corrects for all of them.
+[comparison]
+contrasts = [["goal", "plain"], ["ssh-goal", "goal"], ["codex-cli", "goal"], ["heartbeat", "goal"]]
+
 [loopx]
 python = "{python}"
 
@@ -252,10 +256,10 @@ def _finish(config: Path, ledger: Path, name: str, seconds: float) -> int:
         total, done, _ = conn.execute(_COUNTS, (name,)).fetchone()
         last = conn.execute("SELECT max(trial) FROM v_trial WHERE campaign = ?", (name,)).fetchone()[0]
         arms = conn.execute(
-            """SELECT arm, count(*) FILTER (WHERE state = 'done'), avg(reward), avg(partial),
-                   (SELECT sum(input_tokens + output_tokens) FROM v_usage AS u WHERE u.campaign = c.campaign AND u.arm = c.arm),
-                   (SELECT sum(cost_usd) FROM v_usage AS u WHERE u.campaign = c.campaign AND u.arm = c.arm)
-               FROM v_cell AS c WHERE campaign = ? GROUP BY arm ORDER BY 3 DESC""",
+            """SELECT arm, done, reward, partial,
+                   (SELECT sum(input_tokens + output_tokens) FROM v_usage AS u WHERE u.campaign = a.campaign AND u.arm = a.arm),
+                   (SELECT sum(cost_usd) FROM v_usage AS u WHERE u.campaign = a.campaign AND u.arm = a.arm)
+               FROM v_arm AS a WHERE campaign = ? ORDER BY position""",
             (name,),
         ).fetchall()
     left = _left_behind(ledger_id)
