@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from marathond.cli.output import Column, Screen, clean, number, table, when
 from marathond.core.results import Column as ScoreColumn
+from marathond.core.score import RULE
 from marathond.ledger.verbs.show import ScoreShown
 
 VALUE_MAX = 400
 NAMES_SHOWN = 12
 
-GATE, STAGE, RULE, REFUSED = "gate:", "stage:", "rule:", "refused "
+GATE, STAGE, REFUSED = "gate:", "stage:", "refused "
 
 
 def section(scores: Sequence[ScoreShown], columns: Sequence[ScoreColumn], where: Screen) -> Iterator[str]:

@@ -3,8 +3,8 @@
 Owns what a valid rule is, in the words of an error line; how one is written and followed: :mod:`marathond.core.score.rules`.
 
 A rule may change while a campaign runs (a reload or ``marathonctl submit``), and is no part of its treatment: an agent sees nothing of it,
-and what was graded before can be graded again from the stored files.  That it changed is seen all the same: each score keeps the rules
-it was read by among its parts, as ``rule:<column>``.
+and what was graded before can be graded again from the stored files.  That it changed is seen all the same: each score keeps the rules it
+was read by among its parts, as ``rule:<column>``, and scores of one task with different ones are the finding ``score_rules_differ``.
 """
 
 from __future__ import annotations

@@ -64,6 +64,16 @@ def test_a_scored_trial_s_values_come_from_where_they_stand(scratch: Scratch) ->
     assert trial.outputs and trial.outputs_bytes and trial.parts and trial.rested_at_ms and trial.models
 
 
+def test_the_rules_by_which_a_score_was_read(scratch: Scratch) -> None:
+    parts = [
+        ("rule:reward", "a.json:b", "configuration"),
+        ("rule:partial", "a.json:c", "configuration"),
+        ("gate:x", "true", "metrics.json:x"),
+    ]
+    assert one(scratch, scratch.trial(parts=parts)).score_rules == "partial = a.json:c, reward = a.json:b"
+    assert one(scratch, scratch.trial(arm="plain")).score_rules == ""
+
+
 def test_what_an_agent_s_own_words_earned_is_no_bad_request(scratch: Scratch) -> None:
     long = Usage(statuses=(400, 400), error_type="context_length_exceeded")
     assert one(scratch, scratch.trial(arm="plain", usage=long)).bad_requests == 0

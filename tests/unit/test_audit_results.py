@@ -91,6 +91,14 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
     "scores_by_person": [("one", lambda: facts([*rows(4), trial(9, by_person=True, replicate=9)]), ["x"])],
     "post_score_voids": [("both sides", lambda: facts(voids(pair=True)), ["x"]), ("one", lambda: facts(voids(pair=False)), ["x"])],
     "post_score_voids_uneven": [("one side", lambda: facts(voids(pair=False)), ["x"])],
+    "score_rules_differ": [
+        ("a rule came", lambda: facts([*rows(4), trial(9, "goal", score_rules="reward = a.json:b")]), ["zstd"]),
+        (
+            "a rule changed",
+            lambda: facts([*rows(4, score_rules="partial = a.json:b"), trial(9, score_rules="partial = a.json:c")]),
+            ["zstd"],
+        ),
+    ],
     "verifier_flaky": [
         ("again", lambda: facts([*rows(8), *rows(3, first=20, verify_agains=("unreadable",))]), ["zstd"]),
         ("in review", lambda: facts([*rows(8), *rows(3, first=20, state="review", verify_agains=("deadline",))]), ["zstd"]),
@@ -151,6 +159,11 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
     "post_score_voids_uneven": [
         ("whole block", lambda: facts(voids(pair=True))),
         ("before the score", lambda: facts([*rows(4), trial(9, state="voided", score_known=False, replicate=1)])),
+    ],
+    "score_rules_differ": [
+        ("one rule", lambda: facts(rows(6, score_rules="reward = a.json:b"))),
+        ("of tasks", lambda: facts([*rows(4), *[trial(20 + n, task="rust", score_rules="reward = a.json:b") for n in range(3)]])),
+        ("withdrawn", lambda: facts([*rows(4), trial(9, state="voided", score_rules="reward = a.json:b")])),
     ],
     "verifier_flaky": [
         ("twice", lambda: facts([*rows(4), *rows(2, first=9, verify_agains=("deadline",))])),
@@ -239,6 +252,19 @@ def test_e04_a_source_that_says_nothing_is_unseen_and_not_nothing_found(code: st
     seen = look(code, facts(rows(12, **values)))
     assert seen.unseen
     assert (seen.looked_at, seen.of) == (0, 12)
+
+
+def test_d04_scores_of_one_task_that_were_read_by_different_rules_are_named_with_their_arms() -> None:
+    rule = "reward = result.json:final"
+    mixed = [trial(1, "plain"), trial(2, "goal", score_rules=rule), trial(3, "plain", replicate=2, score_rules=rule)]
+    alike = [trial(n, arm, "rust", score_rules=rule) for n, arm in ((4, "plain"), (5, "goal"))]
+    (found,) = look("score_rules_differ", facts([*mixed, *alike])).found
+    assert (found.severity, found.subject) == ("warning", "zstd")
+    assert found.detail == "2 scores by reward = result.json:final (plain 1, goal 1); 1 score by no rule (plain 1)"
+    assert not look("score_rules_differ", facts([*mixed[1:], trial(6, "goal", state="voided")])).found, (
+        "what does not count is not compared"
+    )
+    assert not look("score_rules_differ", facts([*mixed[1:], trial(6, "goal", by_person=True)])).found, "nor a person's word"
 
 
 LOUD = frozenset({"warning", "error", "stop_loss"})

@@ -91,6 +91,8 @@ class TrialFact:
     """How often a later life of the daemon took it over."""
     open_requests: int = 0
     """Of a running trial: requests of its agent that have not ended."""
+    score_rules: str = ""
+    """The configuration's rules that its newest score was read by, ``column = file:path`` sorted by column; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

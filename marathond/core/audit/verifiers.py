@@ -82,7 +82,30 @@ def _images(facts: Facts, task: str, group: Sequence[TrialFact]) -> Found | None
     return Found("image_stale", "warning", task, "; ".join(words)) if words else None
 
 
+def score_rules_differ(facts: Facts) -> Look:
+    """Scores of one task that were read from different places: a rule of the configuration came, went or changed in between."""
+    done = [trial for trial in scored(facts) if not trial.by_person]
+    found = []
+    for task, group in by_task(done).items():
+        read = Counter(trial.score_rules for trial in group)
+        if len(read) > 1:
+            listed = []
+            for rules, count in sorted(read.items(), key=lambda item: (-item[1], item[0])):
+                arms = Counter(trial.arm for trial in group if trial.score_rules == rules)
+                of_arms = ", ".join(f"{arm} {arms[arm]}" for arm in facts.arms if arms[arm])
+                listed.append(f"{plural(count, 'score')} by {rules or 'no rule'} ({of_arms})")
+            found.append(Found("score_rules_differ", "warning", task, "; ".join(listed)))
+    return Look(len(done), len(done), "scores", tuple(found))
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "score_rules_differ",
+        "warning",
+        "Scores of one task were read from different places in the verifier's files, for [scores] changed between: they do not compare.",
+        "`marathonctl regrade --campaign NAME` reads all of them by the rules of now; what it refuses is named there.",
+        score_rules_differ,
+    ),
     Rule(
         "verifier_flaky",
         "warning",

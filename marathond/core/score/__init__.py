@@ -3,7 +3,7 @@
 from marathond.core.score.model import EXTRACTOR, Fact, Number, Part, Refusal, ScoreReading, Words
 from marathond.core.score.names import CTRF, FIXED, METRICS, REWARD_JSON, REWARD_TXT, STAGES, gate_file
 from marathond.core.score.read import CONFIGURATION, read_score
-from marathond.core.score.rules import COLUMNS, Overrides, ScorePath, files_of, parse, rules_from_data
+from marathond.core.score.rules import COLUMNS, RULE, Overrides, ScorePath, files_of, parse, rules_from_data
 
 __all__ = [
     "COLUMNS",
@@ -14,6 +14,7 @@ __all__ = [
     "METRICS",
     "REWARD_JSON",
     "REWARD_TXT",
+    "RULE",
     "STAGES",
     "Fact",
     "Number",

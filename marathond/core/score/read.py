@@ -17,7 +17,7 @@ from marathond.core.score.model import Fact, Number, Refusal, ScoreReading, Word
 from marathond.core.score.names import CTRF, METRICS, REWARD_JSON, REWARD_TXT, STAGES, gate_file
 from marathond.core.score.parts import named_parts
 from marathond.core.score.payload import Payload
-from marathond.core.score.rules import Overrides, ScorePath, follow
+from marathond.core.score.rules import RULE, Overrides, ScorePath, follow
 from marathond.core.text import printable
 
 MAX_PARTS = 200
@@ -61,7 +61,7 @@ class _Reader:
             self._collect(source, held, used)
         if cut:
             payload.flag("parts_truncated")
-        named |= {f"rule:{column}": Words(path.text, CONFIGURATION, "") for column, path in sorted(self.rules.items())}
+        named |= {f"{RULE}{column}": Words(path.text, CONFIGURATION, "") for column, path in sorted(self.rules.items())}
         if final := self._not_final(metrics):
             payload.refusals.append(final)
             reward, partial, tests = None, None, Tests()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 COLUMNS = ("reward", "partial", "test_rate", "tests_passed", "tests_total")
+RULE = "rule:"
+"""How the part of a score is named that says by which rule a column was read."""
 EXPECTED = 'must be "file.json:dotted.path", such as "metrics.json:results.scores[0].value"'
 
 _FILE = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/){0,4}[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.json")

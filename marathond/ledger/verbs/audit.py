@@ -17,6 +17,7 @@ from typing import Any
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, FindingFact, LeaseFact, ReviewFact, TrialFact
 from marathond.core.model import AgentKind
 from marathond.core.model_rules import AGENTS_OWN
+from marathond.core.score import RULE
 from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.settings import observations
@@ -165,12 +166,17 @@ class _Trials:
             newest[trial["trial_id"]] = row["score_id"]
         of = {score_id: trial_id for trial_id, score_id in newest.items()}
         parts: dict[int, Any] = {}
+        rules: dict[int, list[str]] = defaultdict(list)
         first = min(of, default=0)
         for row in self.c.execute("SELECT score_id, name, value FROM score_part WHERE score_id >= ? ORDER BY score_id, name", (first,)):
             if row["score_id"] in of:
                 parts.setdefault(of[row["score_id"]], sha256()).update(f"{row['name']}\0{row['value']}\0".encode())
+                if row["name"].startswith(RULE):
+                    rules[of[row["score_id"]]].append(f"{row['name'].removeprefix(RULE)} = {row['value']}")
         for trial_id, digest in parts.items():
             self.rows[trial_id]["parts"] = digest.hexdigest()
+        for trial_id, named in rules.items():
+            self.rows[trial_id]["score_rules"] = ", ".join(named)
 
     def _requests(self) -> None:
         sql = """SELECT trial_id, sum(requests) AS requests, sum(failed) AS failed, sum(input_tokens) AS input_tokens,

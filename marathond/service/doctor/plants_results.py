@@ -81,6 +81,12 @@ def post_score_voids_uneven(scratch: Scratch) -> None:
     _each(scratch, CODEX, [1])
 
 
+def score_rules_differ(scratch: Scratch) -> None:
+    """A rule of [scores] came in mid-campaign: one arm's score was read by it, the others' were not."""
+    _each(scratch, CODEX[:1], [1], parts=[("rule:reward", "metrics.json:final", "configuration")])
+    _each(scratch, CODEX[1:], [1])
+
+
 def verifier_flaky(scratch: Scratch) -> None:
     """The reference solution passes in one replicate and fails in the next."""
     scratch.clean(replicates=[3])
@@ -111,6 +117,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         scores_by_person,
         post_score_voids,
         post_score_voids_uneven,
+        score_rules_differ,
         verifier_flaky,
         oracle_fails,
         image_stale,
