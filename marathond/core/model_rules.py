@@ -33,7 +33,7 @@ class Found:
     detail: str
     stops: bool = False
     trials: tuple[int, ...] = ()
-    """Of one that stops: the trials on which it rests.  What a person has answered stops again only when there are others among them."""
+    """Of one that stops: the trials on which it rests.  After a person's `resume` it stops again only if one of them has a later event."""
 
 
 def of_request(ended: Ended) -> Found | None:

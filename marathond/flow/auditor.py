@@ -6,8 +6,8 @@ Owns when to look.  What is wrong is core/audit's word; what follows from it is 
 * A finding is opened, its words follow the facts, and it is closed when its rule, able to see, finds it no longer.
 * A stop-loss closes admission for all arms and rings.  It stays open, true or not, until a person answers: ``marathonctl resume``, or
   ``ack`` of the finding.
-* ``resume`` means: go on, and stop again when it happens again.  Admission is closed anew only when the finding rests on a trial that it
-  did not rest on when admission stood closed, so that the evidence of yesterday stops nothing today.
+* ``resume`` means: go on, and stop again when it happens again.  Admission is closed anew only when the finding rests on a trial of which
+  the ledger has an event since then, so that the evidence of yesterday stops nothing today.
 * ``ack`` means: I know.  An acknowledged finding stays open while it is true, stands in status and report, and stops nothing any more.
 
 All of this is in the ledger: a later life of the daemon goes on where this one ended.
@@ -76,7 +76,6 @@ class Auditor:
         self._told: dict[Key, str] = {}
         self._others: frozenset[Key] = frozenset()
         """Open findings of other campaigns of this ledger, which are none of ours to change."""
-        self._stopped: dict[Key, set[int]] = {}
         self._loaded = False
         self._event, self._looked_ms, self._apart_ms = -1, -(10**9), APART_MS
 
@@ -123,7 +122,6 @@ class Auditor:
         mine = [row for row in rows if row.campaign_id == world.fixed.campaign_id]
         self._told = {(row.code, row.subject): row.detail for row in mine}
         self._others = frozenset((row.code, row.subject) for row in rows) - self._told.keys()
-        self._stopped = await world.ledger.read(audited.known, world.fixed.campaign_id)
         self._loaded = True
 
     async def _settle(self, judged: Judged) -> None:
@@ -131,8 +129,7 @@ class Auditor:
         fresh, over = new_or_over(self._told, found)
         over = [key for key in over if key[0] not in judged.blind]
         stopping = [each for each in found if each.stops]
-        news = any(set(each.trials) - self._stopped.get((each.code, each.subject), set()) for each in stopping)
-        if not fresh and not over and not news:
+        if not fresh and not over and not stopping:
             return
         world = self.world
         closed, ended = await world.ledger.write(
@@ -145,8 +142,6 @@ class Auditor:
         for key in ended:
             del self._told[key]
             log.info("finding_over", code=key[0], subject=key[1])
-        for each in stopping:
-            self._stopped.setdefault((each.code, each.subject), set()).update(each.trials)
         if closed:
             log.error("stop_loss", codes=[code for code, _ in closed])
             world.wake.ring()

@@ -18,7 +18,7 @@ from marathond.core.notices import Seen, to_tell
 from marathond.flow import auditor
 from marathond.flow.auditor import Auditor
 from marathond.flow.world import Wake, World
-from marathond.ledger.verbs import admission, audited, campaigns, findings, networks, notices
+from marathond.ledger.verbs import admission, campaigns, findings, networks, notices
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
@@ -141,13 +141,23 @@ async def test_a06_what_a_person_has_answered_stops_again_only_when_it_happens_a
     assert await house.told() == 1  # the same finding, counted on
 
 
-async def test_what_failed_while_admission_was_closed_is_answered_by_the_same_resume(house: House) -> None:
+async def test_what_failed_before_a_person_resumed_is_answered_whether_it_was_looked_at_or_not(house: House) -> None:
     await hit(house)
     await house.rest("goal", TASKS[:2], failed=True, replicate=2)  # what still ran when it closed
     await house.auditor.look()
+    await house.rest("goal", TASKS[2:3], failed=True, replicate=2)  # a moment before the person's word
     await house.resume()
     await house.auditor.look()
     assert await house.stands() == []
+
+
+async def test_e06_a_clock_that_steps_back_behind_the_resume_hides_no_failure(house: House) -> None:
+    await hit(house)
+    await house.resume()
+    house.clock.at_ms -= 3_600_000
+    await house.rest("goal", TASKS[:1], failed=True, replicate=2)
+    await house.auditor.look()
+    assert await house.stands() == ["stop_loss"]
 
 
 async def test_a_restart_neither_doubles_a_finding_nor_forgets_what_was_answered(path: Path) -> None:
@@ -288,9 +298,3 @@ async def test_the_scheduler_is_woken_when_admission_closes(house: House) -> Non
     await hit(house)
     await house.auditor.look()
     assert rung == [True]
-
-
-async def test_what_was_stopped_for_is_another_campaign_s_no_longer(house: House) -> None:
-    await hit(house)
-    assert len((await house.ledger.read(audited.known, house.campaign_id))["infra_disparity", "goal"]) == 9
-    assert await house.ledger.read(audited.known, 99) == {}

@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from marathond.core.model import trial_label
 from marathond.core.money import Rules
 from marathond.core.plan import Holding, Snapshot, Stop
+from marathond.ledger.verbs import settings
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 from marathond.ledger.verbs.money import begun_cells, open_cell, purse
 from marathond.ledger.verbs.parks import park_cell, park_task
 from marathond.ledger.verbs.sql import NEWEST_RUN, scalar
 from marathond.ledger.verbs.stops import StopRow, stops
 
-__all__ = ["Admitted", "StopRow", "admit", "end_stop", "open_stop", "park_cell", "park_task", "snapshot", "stops"]
+__all__ = ["Admitted", "StopRow", "admit", "answered", "end_stop", "open_stop", "park_cell", "park_task", "snapshot", "stops"]
+
+ANSWERED = "stop_loss_answered"
+"""The observation that keeps how far a person's `resume` reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,15 @@ def open_stop(c: sqlite3.Connection, kind: str, *, detail: str, author: str, unt
 
 
 def end_stop(c: sqlite3.Connection, kind: str, *, author: str, now_ms: int) -> bool:
-    """False when no such stop stands."""
+    """False when no such stop stands.  After a stop-loss, what the ledger holds by now is answered: see :func:`answered`."""
     sql = "UPDATE admission_stop SET ended_at_ms = ?, ended_by = ? WHERE kind = ? AND ended_at_ms IS NULL"
-    return c.execute(sql, (now_ms, author, kind)).rowcount == 1
+    ended = c.execute(sql, (now_ms, author, kind)).rowcount == 1
+    if ended and kind == "stop_loss":
+        settings.observe(c, ANSWERED, scalar(c, "SELECT coalesce(max(event_id), 0) FROM trial_event"), now_ms=now_ms)
+    return ended
+
+
+def answered(c: sqlite3.Connection) -> int:
+    """The newest event of a trial when a person last ended a stop-loss; 0: nobody ever did."""
+    said = settings.observations(c).get(ANSWERED)
+    return 0 if said is None else int(said.value)

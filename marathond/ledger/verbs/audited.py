@@ -1,7 +1,8 @@
 """What the audit found, written down: findings opened, updated and closed, and admission closed where one of them stops.
 
-Owns the observation ``audit``: on which trials each stop-loss rested while admission stood closed.  By it a person's ``resume`` holds:
-admission is closed anew only for trials that are not among them, in this daemon's life or a later one.
+A person's ``resume`` is kept as a place in the ledger's order of events (``admission.answered``, written in the transaction that opens
+admission).  Admission is closed anew only for a trial that has an event behind it, in this life of the daemon or a later one, whatever a
+clock says in between (fault e06).
 """
 
 from __future__ import annotations
@@ -10,24 +11,14 @@ import sqlite3
 from collections.abc import Sequence
 
 from marathond.core.model_rules import Found
-from marathond.ledger.verbs import findings, settings
-from marathond.ledger.verbs.admission import open_stop
-from marathond.ledger.verbs.sql import one
+from marathond.ledger.verbs import findings
+from marathond.ledger.verbs.admission import answered, open_stop
+from marathond.ledger.verbs.sql import dump, must, one, scalar
 from marathond.ledger.verbs.stops import stops
 
-AUDIT = "audit"
 STOP_LOSS = "stop_loss"
 Key = tuple[str, str]
 """Code and subject."""
-
-
-def known(c: sqlite3.Connection, campaign_id: int) -> dict[Key, set[int]]:
-    """Trials for which admission was closed, or stood closed, by stop-loss."""
-    said = settings.observations(c).get(AUDIT)
-    value = said.value if said is not None and isinstance(said.value, dict) else {}
-    if value.get("campaign_id") != campaign_id:
-        return {}
-    return {(code, subject): set(trials) for code, subject, trials in value["stopped"]}
 
 
 def keep(
@@ -50,26 +41,26 @@ def keep(
         findings.raise_finding(
             c, code=each.code, severity=each.severity, subject=each.subject, detail=each.detail, campaign_id=campaign_id, now_ms=now_ms
         )
-    standing = any(stop.kind == STOP_LOSS for stop in stops(c))
-    before = known(c, campaign_id)
-    after = {key: set(trials) for key, trials in before.items()}
     closed = []
-    for each in stopping:
-        key = (each.code, each.subject)
-        if set(each.trials) - before.get(key, set()) and not standing and not _acked(c, key):
-            open_stop(c, STOP_LOSS, detail=f"{each.code}: {each.detail}", author="marathond", until_ms=None, now_ms=now_ms)
-            closed.append(key)
-        after.setdefault(key, set()).update(each.trials)
-    standing = standing or bool(closed)
+    if not any(stop.kind == STOP_LOSS for stop in stops(c)):
+        mark = answered(c)
+        for each in stopping:
+            if _is_news(c, each.trials, mark) and not _acked(c, (each.code, each.subject)):
+                open_stop(c, STOP_LOSS, detail=f"{each.code}: {each.detail}", author="marathond", until_ms=None, now_ms=now_ms)
+                closed.append((each.code, each.subject))
+    standing = any(stop.kind == STOP_LOSS for stop in stops(c))
     ended = []
     for code, subject in over:
         if not standing or not _stop_loss(c, (code, subject)) or _acked(c, (code, subject)):
             findings.close_finding(c, code=code, subject=subject, now_ms=now_ms)
             ended.append((code, subject))
-    if after != before:
-        stopped = [[code, subject, sorted(trials)] for (code, subject), trials in sorted(after.items())]
-        settings.observe(c, AUDIT, {"campaign_id": campaign_id, "stopped": stopped}, now_ms=now_ms)
     return closed, ended
+
+
+def _is_news(c: sqlite3.Connection, trials: Sequence[int], mark: int) -> bool:
+    """Whether one of them came to rest, or began, since a person resumed."""
+    sql = "SELECT 1 FROM json_each(?) AS t CROSS JOIN trial_event AS e ON e.trial_id = t.value WHERE e.event_id > ? LIMIT 1"
+    return scalar(c, sql, (dump(list(trials)), mark)) is not None
 
 
 def _open(c: sqlite3.Connection, key: Key) -> sqlite3.Row | None:
@@ -88,6 +79,4 @@ def _stop_loss(c: sqlite3.Connection, key: Key) -> bool:
 
 def newest_event(c: sqlite3.Connection) -> int:
     """A trial that comes to rest, or leaves it, has an event."""
-    row = one(c, "SELECT coalesce(max(event_id), 0) FROM trial_event")
-    assert row is not None
-    return int(row[0])
+    return int(must(one(c, "SELECT coalesce(max(event_id), 0) FROM trial_event"), "number")[0])
