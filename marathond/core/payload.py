@@ -17,7 +17,11 @@ MAX_DEPTH = 4
 MAX_WORDS = 80
 BOOLEANS = {"true": True, "false": False}
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_BARE_DECIMAL = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\w.+-])(-?)(\.\d+(?:[eE][+-]?\d+)?)(?![\w.])', re.ASCII)
+# A string without an end goes to the end of the text, and possessively: if it were no match, or had ways back, each quote of a hostile
+# text would be looked at to its end, in quadratic time and with the interpreter held.
+_BARE_DECIMAL = re.compile(r'"(?:[^"\\]++|\\[\s\S])*+(?:"|\\?\Z)|(?<![\w.+-])(-?)(\.\d+(?:[eE][+-]?\d+)?)(?![\w.])', re.ASCII)
+REPAIRED_AT_MOST = 1 << 20
+"""Characters of a text that is repaired; what verifiers write beside a bare decimal is a thousandth of that."""
 
 
 def parse_json(text: str) -> tuple[Any, bool]:
@@ -29,6 +33,8 @@ def parse_json(text: str) -> tuple[Any, bool]:
     try:
         return json.loads(text, object_pairs_hook=_no_twins), False
     except json.JSONDecodeError:
+        if len(text) > REPAIRED_AT_MOST:
+            raise
         repaired = _BARE_DECIMAL.sub(lambda found: found[0] if found[2] is None else f"{found[1]}0{found[2]}", text)
         if repaired == text:
             raise

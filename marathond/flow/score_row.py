@@ -34,8 +34,8 @@ def score_row(reading: ScoreReading, reward: Number, flags: tuple[str, ...] = ()
 
 
 def _count(number: Number | None) -> int | None:
-    """None also beyond what the ledger's integers hold; the number itself stays among the parts."""
-    return int(number.value) if number is not None and number.value < 2**63 else None
+    """None also from where on floats leave out whole numbers: it might not be the one that was written.  It stays among the parts."""
+    return int(number.value) if number is not None and number.value < 2**53 else None
 
 
 def _parts(reading: ScoreReading, rate: Number | None) -> list[tuple[str, str, str]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marathond.core.score import Fact, Number, Refusal, ScoreReading, read_score
+from marathond.core.score import Fact, Number, Refusal, ScoreReading, parts, read_score
 
 
 def read(metrics: Any = None, *, txt: str | bytes | None = "0\n", exited: bool = True, **more: Any) -> ScoreReading:
@@ -106,6 +107,16 @@ def test_d01_an_initialized_payload_is_no_score() -> None:
     assert "had not begun" in why(reading, "metrics.json", "phase")
 
 
+@pytest.mark.parametrize("phase", ["Initialized", " INITIALIZED\n"])
+def test_d01_initialized_is_no_score_however_it_is_spelled(phase: str) -> None:
+    reading = read({"phase": phase, "partial_score": 0.0}, txt="0")
+    assert (reading.reward, reading.partial) == (None, None) and "initialized" in reading.flags
+
+
+def test_an_early_exit_whose_stage_cannot_be_shown_still_has_a_name() -> None:
+    assert read({"stage": "\x00\x07"}).flags == ("early_exit:(unprintable)",)
+
+
 def test_d01_files_of_a_verifier_that_did_not_end_are_no_score() -> None:
     reading = read({"partial_score": 0.4, "pass_rate": 0.5}, txt="1", exited=False)
     assert (reading.reward, reading.partial, reading.test_rate) == (None, None, None)
@@ -194,6 +205,31 @@ def test_d07_a_bare_decimal_is_completed_and_flagged() -> None:
     assert reading.flags == ("repaired:metrics.json",)
     assert why(read(".674"), "metrics.json", "") == "not an object"
     assert "no valid JSON" in why(read('{"partial_score": 1.2.674}'), "metrics.json", "")
+
+
+@pytest.mark.parametrize("hostile", ['\\"' * 40_000, '{"a": "' + '\\"' * 40_000, '"' * 80_001, '{"a": .5, "b": ' + '.5 "' * 20_000])
+def test_a_text_of_nothing_but_quotes_is_refused_in_linear_time(hostile: str) -> None:
+    """An agent's process may write beside its verifier: minutes over one file would hold up the whole daemon."""
+    began = time.process_time()
+    reading = read(hostile, txt=hostile)
+    assert time.process_time() - began < 5.0
+    assert reading.partial is None and "no valid JSON" in why(reading, "metrics.json", "")
+    assert reading.reward is None
+
+
+def test_a_text_larger_than_any_payload_is_not_repaired() -> None:
+    assert "repaired:metrics.json" in read('{"partial_score": .5}').flags
+    large = read('{"partial_score": .5, "log": "' + "x" * (1 << 20) + '"}')
+    assert large.partial is None and "no valid JSON" in why(large, "metrics.json", "")
+
+
+def test_a_million_keys_that_tell_nothing_cost_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    shown = parts._shown
+    monkeypatch.setattr(parts, "_shown", lambda key: named.append(key) or shown(key))
+    many = {f"k{n}_gate": ["", [], {}, None, "x", float("nan")][n % 6] for n in range(5_000)}
+    assert read(many, reward={**many, "reward": 1}).reward == Number(1.0, "reward.json", "reward")
+    assert len(named) < 100
 
 
 def test_d07_a_payload_shifted_by_one_is_refused_whole() -> None:

@@ -76,6 +76,12 @@ def test_counts_beyond_any_integer_are_parts_alone() -> None:
     assert {name: value for name, value, _ in row.parts}["tests_passed"] == "1e+300"
 
 
+def test_counts_that_a_float_cannot_hold_are_no_column() -> None:
+    """9007199254740993 reads as …992: an integer column must not hold a number that nobody wrote."""
+    row = row_of({"passed": 2**53 + 1, "total": 2**53 + 1})
+    assert (row.tests_passed, row.tests_total, row.flags) == (None, None, ("counts_too_large",))
+
+
 def test_d04_show_says_which_gates_failed_and_what_each_stage_gave() -> None:
     metrics = {
         **{f"{name}_gate": name != "upload" for name in ("auth", "list", "upload")},

@@ -58,6 +58,11 @@ def scalar(value: Any, source: str, key: str) -> Number | Fact | None:
     return None if value is None or not_a_number(value) else Number(float(value), source, key)
 
 
+def _telling(table: Mapping[str, Any]) -> list[str]:
+    """Its keys that tell a number or a boolean, sorted.  Asked first: names take time to make, and a million keys may tell nothing."""
+    return sorted(key for key, value in table.items() if scalar(value, "", "") is not None)
+
+
 def words(value: Any, source: str, key: str) -> Words | None:
     """A text that says something."""
     shown = printable(value, WORDS_MAX) if isinstance(value, str) else ""
@@ -71,13 +76,13 @@ def _of_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, Part]]:
     for key, name in _WORDS:
         if (said := words(metrics.get(key), METRICS, key)) is not None:
             yield name, said
-    for key in sorted(key for key in metrics if key.endswith(_GATE) and key != _GATE):
+    for key in _telling({key: metrics[key] for key in metrics if key.endswith(_GATE) and key != _GATE}):
         if (part := scalar(metrics[key], METRICS, _shown(key))) is not None:
             yield f"gate:{_shown(key.removesuffix(_GATE))}", part
 
 
 def _of_rewards(rewards: Mapping[str, Any]) -> Iterator[tuple[str, Part]]:
-    for key in sorted(rewards):
+    for key in _telling(rewards):
         if key != "reward" and (part := scalar(rewards[key], REWARD_JSON, _shown(key))) is not None:
             yield f"stage:{_shown(key)}", part
 

@@ -82,15 +82,15 @@ class _Reader:
         if not self.verifier_exited:
             self.payload.flag("verifier_unfinished")
             return Refusal("", "", "the verifier has not finished")
-        if metrics.get("phase") == "initialized":
+        if _phase(metrics) == "initialized":
             return Refusal(METRICS, "phase", "only initialized: the verifier had not begun to score")
         return None
 
     def _flags_of(self, metrics: Mapping[str, Any]) -> None:
-        if metrics.get("phase") in ("initialized", "build_failed"):
-            self.payload.flag(metrics["phase"])
+        if (phase := _phase(metrics)) in ("initialized", "build_failed"):
+            self.payload.flag(phase)
         if (stage := metrics.get("stage")) and isinstance(stage, str):
-            self.payload.flag(f"early_exit:{printable(stage, MAX_WORDS)}")
+            self.payload.flag(f"early_exit:{printable(stage, MAX_WORDS) or '(unprintable)'}")
         error = metrics.get("setup_error")
         if BOOLEANS.get(error.strip().lower(), error) if isinstance(error, str) else error:
             self.payload.flag("setup_error")
@@ -191,6 +191,12 @@ class _Reader:
                 self.parts[name] = Number(float(value), source, key)
             elif isinstance(value, float | int):
                 self.payload.refuse(source, key, why)
+
+
+def _phase(metrics: Mapping[str, Any]) -> str:
+    """However it is spelled: what is only begun must not count for a capital letter."""
+    phase = metrics.get("phase")
+    return phase.strip().lower() if isinstance(phase, str) else ""
 
 
 def _numbers(tests: Tests) -> tuple[Number | None, ...]:
