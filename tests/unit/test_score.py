@@ -226,8 +226,13 @@ def test_a_text_larger_than_any_payload_is_not_repaired() -> None:
 def test_a_million_keys_that_tell_nothing_cost_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[str] = []
     shown = parts._shown
-    monkeypatch.setattr(parts, "_shown", lambda key: named.append(key) or shown(key))
-    many = {f"k{n}_gate": ["", [], {}, None, "x", float("nan")][n % 6] for n in range(5_000)}
+
+    def noted(key: str) -> str:
+        named.append(key)
+        return shown(key)
+
+    monkeypatch.setattr(parts, "_shown", noted)
+    many: dict[str, object] = {f"k{n}_gate": ["", [], {}, None, "x", float("nan")][n % 6] for n in range(5_000)}
     assert read(many, reward={**many, "reward": 1}).reward == Number(1.0, "reward.json", "reward")
     assert len(named) < 100
 
