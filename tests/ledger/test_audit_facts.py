@@ -24,6 +24,13 @@ def scratch() -> Iterator[Scratch]:
         yield made
 
 
+@pytest.mark.parametrize(("turns", "cut"), [(0, 1), (3, 1), (2, 0)])
+def test_a_turn_that_its_deadline_cut_off_is_a_turn(scratch: Scratch, turns: int, cut: int) -> None:
+    """An arm of one turn that its deadline ends would have none otherwise, and differ from all others in that."""
+    trial_id = scratch.trial(task=TASKS[0], arm="plain", ended_by="deadline", receipt=Told(turns=turns, open=cut, commands=5))
+    assert one(scratch, trial_id).turns == turns + cut
+
+
 def read(scratch: Scratch, **values: int) -> Facts:
     return audit.facts(scratch.c, scratch.campaign_id, now_ms=scratch.now_ms, **values)
 

@@ -67,6 +67,13 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
     "same_failure_everywhere": [
         ("flags", lambda: facts(same(4, flags=("build_failed",))), ["zstd"]),
         ("a stage", lambda: facts(same(3, flags=("verified_again", "early_exit:health_timeout"))), ["zstd"]),
+        ("d06: words", lambda: facts(same(3, flags=("log:dns",))), ["zstd"]),
+        ("d06: words and more", lambda: facts([*same(2, flags=("log:dns",)), *same(2, flags=("log:dns", "log:tls"), first=8)]), ["zstd"]),
+        (
+            "d13: a build, and words of some",
+            lambda: facts([*same(2, flags=("build_failed",)), *same(2, flags=("build_failed", "log:dns"), first=8)]),
+            ["zstd"],
+        ),
         ("bytes", lambda: facts(same(3, outputs="o", outputs_bytes=40)), ["zstd"]),
     ],
     "identical_outputs": [
@@ -122,6 +129,8 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ("two cells", lambda: facts(same(2, flags=("build_failed",)))),
         ("one built", lambda: facts([*same(5, flags=("build_failed",)), trial(9, "goal")])),
         ("other stages", lambda: facts([*same(2, flags=("early_exit:health",)), *same(2, flags=("early_exit:setup",), first=8)])),
+        ("other words", lambda: facts([*same(2, flags=("log:dns",)), *same(2, flags=("log:tls",), first=8)])),
+        ("words of one arm", lambda: facts([*same(4, flags=("log:dns",))[::2], *same(2, first=8)])),
         ("rewarded", lambda: facts(rows(4, reward=1.0, flags=("build_failed",)))),
         ("the same words of agents that did nothing", lambda: facts(same(3, outputs="o", commands=0, requests=0))),
         ("the oracle too", lambda: with_oracle([*oracle([0.0] * 4, flags=("build_failed",))])),
@@ -142,6 +151,7 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
     "one_everywhere": [("one not", lambda: facts([*rows(4, reward=1.0), trial(9, reward=0.0)]))],
     "score_columns": [
         ("nobody has it", lambda: facts(rows(4, partial=None, test_rate=None))),
+        ("words are no early end", lambda: facts(rows(4, flags=("log:dns",)))),
         ("an early end", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, partial=None, flags=("build_failed",))])),
         ("a person's", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, partial=None, by_person=True)])),
         ("other rules read it", lambda: facts([*rows(2, ("plain",)), *rows(2, ("goal",), first=5, test_rate=None, extractor=1)])),

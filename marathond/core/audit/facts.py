@@ -20,7 +20,8 @@ class TrialFact:
 
     Of the agent: ``ended_by``, how long it ran, its limit with credit. Of the gateway, agent's account: requests, tokens, ``bad_requests``
     (HTTP 400 to 499 but 429, and but what an agent's own words earned), median time to the first byte of the first FIRST_REQUESTS, time
-    held. Of the receipt (None: the trial has none): ``turns``, ``commands``, ``silent_turns``, LoopX ``delivered`` and ``used``.
+    held. Of the receipt (None: the trial has none): ``turns`` (also one that its end cut off), ``commands``, ``silent_turns``,
+    LoopX ``delivered`` and ``used``.
     ``outputs``: a hash over the verifier's own output of the newest export, None: nothing exported. ``models``: names by which the
     provider answered.
     """

@@ -189,7 +189,7 @@ def usage_missing(facts: Facts) -> Look:
     asked = _asked(facts)
     both = [trial for trial in asked if trial.turns is not None]
     no_requests = [trial for trial in both if trial.turns and not trial.requests]
-    # A first turn that was cut at the deadline is none yet: seen in real runs, with six requests and one command.
+    # A first turn that was cut at the deadline may not be told of as begun: seen in real runs, with six requests and one command.
     silent = [trial for trial in both if not trial.turns and not trial.commands and not trial.budget_ended]
     no_turns = [trial for trial in silent if (trial.requests or 0) >= REQUESTS_MEANT]
     found = []

@@ -13,6 +13,7 @@ from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, compared_arms, labels, of_kind, per_arm, plural, scored, some
 from marathond.core.model import AgentKind, trial_label
+from marathond.core.ourside import LOG
 
 UNLIKELY = 0.01
 """That so many of them, or more, end by their budget if half of all such cells did: less likely than this is "most", no chance."""
@@ -32,6 +33,15 @@ LACKING_BLOCKS = 3
 def failure(trial: TrialFact) -> tuple[str, ...]:
     """Flags that say that the verifier did not come to its tests, in a fixed order; empty: it did."""
     return tuple(sorted(flag for flag in trial.flags if flag in FAILURES or flag.startswith(EARLY_EXIT)))
+
+
+def signature(trial: TrialFact) -> frozenset[str]:
+    """By what two failures may be alike: :func:`failure`, and the words in the verifier's log that may be the infrastructure's (d06).
+
+    Those words are weighed where a trial is graded, against the trials that had ended by then; the first ones of a task had none beside
+    them.
+    """
+    return frozenset(failure(trial)) | frozenset(flag for flag in trial.flags if flag.startswith(LOG))
 
 
 def budget_binding(facts: Facts) -> Look:
@@ -77,14 +87,13 @@ def _same_failure(done: Sequence[TrialFact]) -> str:
     """What all of them failed by, in words; empty: they did not, or not alike."""
     if any(trial.reward != 0 for trial in done):
         return ""
-    flags = {failure(trial) for trial in done}
+    sign = frozenset[str].intersection(*map(signature, done))
     outputs = {trial.outputs for trial in done}
     same_output = len(outputs) == 1 and None not in outputs
-    if len(flags) != 1:
-        return ""
-    (sign,) = flags
     if sign:
-        return ", ".join(sign) + ("; the verifier wrote the same bytes each time" if same_output else "")
+        return ", ".join(sorted(sign)) + ("; the verifier wrote the same bytes each time" if same_output else "")
+    if any(map(failure, done)):
+        return ""
     long = all((trial.outputs_bytes or 0) > 0 for trial in done)
     return "and the verifier wrote the same bytes each time" if same_output and long and all(map(worked, done)) else ""
 

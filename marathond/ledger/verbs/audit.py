@@ -206,11 +206,12 @@ class _Trials:
             self.rows[trial_id]["first_byte_ms"] = float(median(each))
 
     def _receipts(self) -> None:
-        sql = """SELECT trial_id, json_extract(receipt_json, '$.turns.by_status', '$.turns.commands', '$.turns.silent',
+        sql = """SELECT trial_id, json_extract(receipt_json, '$.turns.by_status', '$.turns.open', '$.turns.commands', '$.turns.silent',
                      '$.loopx.delivered_all', '$.loopx.used_any') FROM receipt WHERE trial_id >= {from_id}"""
         for trial, row in self._each(sql):
-            by_status, commands, silent, delivered, used = json.loads(row[1])
-            turns = None if by_status is None else sum(by_status.values())
+            by_status, begun, commands, silent, delivered, used = json.loads(row[1])
+            # A turn that its deadline cut off has no status, and was a turn: of an arm with one turn it is all there is.
+            turns = None if by_status is None else sum(by_status.values()) + (begun or 0)
             trial |= {"turns": turns, "commands": commands, "silent_turns": silent, "delivered": delivered, "used": used}
 
     def _rounds(self) -> None:

@@ -162,7 +162,8 @@ def _ended(usage: Usage, who: Who, begin: int, status: int, ended_ms: int, mono_
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a codex receipt says that rules ask for.  ``delivered``, ``used``: of LoopX, for the arm that has it."""
+    """What a codex receipt says that rules ask for.  ``turns``: that came to their end; ``open``: that did not.  ``delivered``,
+    ``used``: of LoopX, for the arm that has it."""
 
     turns: int = 6
     commands: int = 40
@@ -170,6 +171,7 @@ class Told:
     said: int = 6
     delivered: bool = True
     used: bool = True
+    open: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,12 @@ def receipt(about: About, told: Told) -> tuple[int, dict[str, Any]]:
         | {"exit_code": None, "exit_source": "driver", "void": None, "void_reason": None},
         "time": {"started_at": iso_utc(about.started_ms), "ended_at": iso_utc(about.ended_ms), "ran_ms": ran_ms, "limit_ms": LIMIT_MS}
         | {"limit_origin": "task 3600 x 1.0", "held_ms": 0, "turns_ms": ran_ms * 9 // 10},
-        "turns": {"by_status": {"completed": told.turns}, "by_cause": {"first": told.turns}, "told": {"completed": told.turns}, "open": 0}
+        "turns": {
+            "by_status": {"completed": told.turns},
+            "by_cause": {"first": told.turns},
+            "told": {"completed": told.turns},
+            "open": told.open,
+        }
         | {"silent": told.silent, "unheard": 0, "commands": told.commands, "acts": told.commands, "said": told.said, "retries": 0},
         "goal": None,
         "unblocks": {"model": 0, "infra": 0, "stalled": 0, "gate": 0},
