@@ -65,6 +65,7 @@ def unvoid(
     trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]")] = None,
     block: Annotated[str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.")] = None,
     batch: Annotated[str | None, typer.Option("--batch", help="Everything that was voided in one go.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
 ) -> None:
     """Take voids back, where the cell has no later trial."""
     from marathond.cli import mutate
@@ -79,6 +80,7 @@ def unvoid(
         block=None if block is None else number_of(block, "b", "a block such as b0174"),
         batch=batch,
         reason=reason,
+        dry_run=dry_run,
     )
 
 
@@ -100,14 +102,14 @@ def review(
 
     located = settled(ctx).located().paths
     if trial is None or trial == "list":
-        if accept or void:
+        if accept or void or any(value is not None for value in (reward, code, reason)):
             raise CallFailed("review: name the trial to decide", Exit.USAGE)
         with reading(located.ledger) as connection:
             chosen = None if campaign is None else campaign_id(connection, campaign)
             rows = reviews.doubts(connection, None if chosen is None else chosen[0])
         reviews.show_doubts(rows, screen(), now_ms(), as_json=as_json)
         return
-    if not accept and not void and reward is None and reason is None:
+    if not accept and not void and all(value is None for value in (reward, code, reason)):
         with reading(located.ledger) as connection:
             case = reviews.find(connection, trial_number(trial), located.state_dir)
         if as_json:

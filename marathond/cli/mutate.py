@@ -62,12 +62,16 @@ def void(socket: Path, args: Mapping[str, Any]) -> int:
 def say_void(answer: Answer, args: Mapping[str, Any]) -> int:
     """What came of a void; the exit code."""
     if "would_void" in answer:
+        for row in answer["already"][:NAMED_MAX]:
+            say(f"{trial_label(row['trial_id'])} ({clean(row['arm'])}) is voided already")
         say(f"would void {plural(answer['count'], 'trial')}; nothing was changed")
         for row in answer["would_void"]:
             known = "" if row["reward"] is None else f", reward {row['reward']:g} is known"
             words = f"{clean(row['arm'])}  {clean(row['task'])}  replicate {row['replicate']}  {row['state']}{known}"
             say(f"  {trial_label(row['trial_id'])}  {words}")
-        if late := sum(row["reward"] is not None for row in answer["would_void"]):
+        if (more := answer["count"] - len(answer["would_void"])) > 0:
+            say(f"  and {more} more")
+        if late := answer["late"]:
             say(f"  {plural(late, 'post-score void')} among them; counted as such in every report")
         return Exit.OK
     count = answer["count"]
@@ -148,11 +152,18 @@ def unvoid(socket: Path, args: Mapping[str, Any]) -> int:
 
 def say_unvoid(answer: Answer) -> int:
     """What came of an unvoid; the exit code."""
+    dry_run, count = answer["dry_run"], answer["count"]
     for row in answer["restored"]:
         trial = row["trial"]
-        say(f"{trial_label(trial['trial_id'])} ({clean(trial['arm'])}) is {row['state']} again")
+        say(f"{trial_label(trial['trial_id'])} ({clean(trial['arm'])}) {'would be' if dry_run else 'is'} {row['state']} again")
     for row in answer["refused"]:
-        say(f"{trial_label(row['trial']['trial_id'])} left as it is: {clean(row['why'])}")
+        say(f"{trial_label(row['trial']['trial_id'])} {'would be left' if dry_run else 'left'} as it is: {clean(row['why'])}")
+    if (more := sum(count.values()) - len(answer["restored"]) - len(answer["refused"])) > 0:
+        say(f"and {more} more")
+    if not sum(count.values()):
+        say("no trial there was ever run; nothing was changed")
+    elif dry_run:
+        say("nothing was changed")
     # A trial that is not voided (any more) is what was asked for.
     undone = [row for row in answer["refused"] if row["trial"]["state"] == "voided"]
     return Exit.FAILED if undone else Exit.OK

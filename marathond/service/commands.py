@@ -6,6 +6,7 @@ name) and a reason, and may be sent twice.  Must not know the socket or the term
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
@@ -87,7 +88,7 @@ class Commands:
         self._verbs: dict[str, tuple[_Handler, tuple[str, ...]]] = {
             "ping": (self._ping, ()),
             "void": (self._void, (*_CHOICE, "code", "reason", "dry_run")),
-            "unvoid": (self._unvoid, ("trial", "block", "batch", "reason")),
+            "unvoid": (self._unvoid, ("trial", "block", "batch", "reason", "dry_run")),
             "review": (self._review, ("trial", "accept", "reward", "code", "reason")),
             "retry": (self._retry, ("trial", "cell", "reason")),
             "unpark": (self._unpark, (*_CELLS, "reason")),
@@ -132,8 +133,11 @@ class Commands:
             raise ConfigError("void", "trials and filters", "give one or the other")
         code, reason = args.text("code") or "operator", args.reason()
         if args.flag("dry_run"):
-            rows = await self._ledger.read(decisions.preview, choice)
-            return {"would_void": [asdict(row) for row in rows[:ROWS_MAX]], "count": len(rows)}
+            met = await self._ledger.read(decisions.preview, choice, code=code)
+            rows = [row for row in met if row.state != "voided"]
+            late = sum(row.reward is not None for row in rows)
+            already = [asdict(row) for row in met if row.state == "voided"]
+            return {"would_void": [asdict(row) for row in rows[:ROWS_MAX]], "count": len(rows), "late": late, "already": already[:ROWS_MAX]}
         done = await self._ledger.write(decisions.void, choice, code=code, reason=reason, author=author, now_ms=self._now())
         self._tear_down(done.result.voided)
         if done.result.voided:
@@ -157,7 +161,7 @@ class Commands:
 
     async def _unvoid(self, author: str, args: Args) -> JsonObject:
         args.exactly_one("trial", "block", "batch")
-        result = await self._ledger.write(
+        unvoid = functools.partial(
             decisions.unvoid,
             trial_id=args.integer("trial"),
             block_id=args.integer("block"),
@@ -166,8 +170,13 @@ class Commands:
             author=author,
             now_ms=self._now(),
         )
-        self._control.wake()
+        if dry_run := args.flag("dry_run"):
+            result = await self._ledger.read(unvoid, dry_run=True)
+        else:
+            result = await self._ledger.write(unvoid)
+            self._control.wake()
         return {
+            "dry_run": dry_run,
             "count": {"restored": len(result.restored), "refused": len(result.refused)},
             "restored": [{"trial": asdict(trial), "state": state} for trial, state in result.restored[:ROWS_MAX]],
             "refused": _rows(result.refused),

@@ -106,7 +106,7 @@ def _check_name(c: sqlite3.Connection, table: str, campaign_id: int, name: str) 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A trial that a void would meet.  ``reward``: known by now; None: nobody knows one."""
+    """A trial that a void would meet.  ``state`` voided: it was before, and stays.  ``reward``: known by now; None: nobody knows one."""
 
     trial_id: int
     task: str
@@ -116,8 +116,9 @@ class Preview:
     reward: float | None = None
 
 
-def preview(c: sqlite3.Connection, choice: Choice) -> list[Preview]:
-    """What :func:`void` would touch.  Reads only."""
+def preview(c: sqlite3.Connection, choice: Choice, *, code: str) -> list[Preview]:
+    """What :func:`void` would touch.  Reads only, and refuses what :func:`void` refuses."""
+    operator.check_code(c, code)
     rows = c.execute(
         """SELECT trial_id, task.name, arm.name, cell.replicate, trial.state, known.reward FROM trial JOIN cell USING (cell_id)
            JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id JOIN known_reward AS known USING (trial_id)
@@ -154,7 +155,15 @@ def void(c: sqlite3.Connection, choice: Choice, *, code: str, reason: str, autho
 
 
 def unvoid(
-    c: sqlite3.Connection, *, trial_id: int | None, block_id: int | None, batch: str | None, reason: str, author: str, now_ms: int
+    c: sqlite3.Connection,
+    *,
+    trial_id: int | None,
+    block_id: int | None,
+    batch: str | None,
+    reason: str,
+    author: str,
+    now_ms: int,
+    dry_run: bool = False,
 ) -> UnvoidResult:
     """:raises Refused: no such trial, block or batch."""
     if trial_id is not None:
@@ -163,7 +172,8 @@ def unvoid(
         raise Refused(f"no block {block_label(block_id)} in this ledger")
     if batch is not None and c.execute("SELECT 1 FROM void WHERE batch = ? LIMIT 1", (batch,)).fetchone() is None:
         raise Refused(f"no batch {batch} of voids in this ledger")
-    return operator.unvoid(c, trial_id=trial_id, block_id=block_id, batch=batch, author=author, reason=reason, now_ms=now_ms)
+    which = {"trial_id": trial_id, "block_id": block_id}
+    return operator.unvoid(c, **which, batch=batch, author=author, reason=reason, now_ms=now_ms, dry_run=dry_run)
 
 
 def review(
@@ -177,7 +187,10 @@ def review(
     now_ms: int,
     code: str = "operator",
 ) -> dict[str, Any]:
-    """``already`` None: decided now, and ``reward`` counts.  Otherwise who decided the same before; a different decision is refused."""
+    """``already`` None: decided now, and ``reward`` counts.  Otherwise who decided the same before; a different decision is refused.
+
+    To accept as it was read, and to give the same reward oneself, are two decisions: the one keeps all columns, the other none.
+    """
     _campaign_of_trial(c, trial_id)
     row = c.execute(
         """SELECT decision, author, reason, decided_at_ms, state FROM review JOIN trial USING (trial_id)
@@ -185,7 +198,7 @@ def review(
         (trial_id,),
     ).fetchone()
     wanted, resting = ("accepted", "scored") if accept else ("voided", "voided")
-    if row is not None and row["decision"] == wanted and row["state"] == resting and _same_reward(c, trial_id, reward):
+    if row is not None and row["decision"] == wanted and row["state"] == resting and (not accept or _same_reward(c, trial_id, reward)):
         return {"already": dict(row), "reward": reward}
     known = operator.look_at(c, trial_id).reward
     counts = operator.decide_review(c, trial_id, accept=accept, reward=reward, reason=reason, author=author, now_ms=now_ms, code=code)
@@ -193,8 +206,12 @@ def review(
 
 
 def _same_reward(c: sqlite3.Connection, trial_id: int, reward: float | None) -> bool:
-    row = c.execute("SELECT reward FROM score WHERE trial_id = ? ORDER BY score_id DESC LIMIT 1", (trial_id,)).fetchone()
-    return reward is None or (row is not None and row[0] == reward)
+    sql = "SELECT reward, extractor FROM score WHERE trial_id = ? ORDER BY score_id DESC LIMIT 1"
+    row = c.execute(sql, (trial_id,)).fetchone()
+    if row is None:  # voided, and never scored
+        return reward is None
+    by_person = row["extractor"] == operator.OPERATOR_EXTRACTOR
+    return not by_person if reward is None else by_person and row["reward"] == reward
 
 
 def retry(

@@ -111,9 +111,37 @@ def test_a08_a_whole_block_and_what_is_known_of_it_before_anything_is_done(rig: 
     assert "still stand" not in done[2] and one(rig, "SELECT count(*) FROM void WHERE score_was_known") == 1
 
 
+def test_a_dry_run_says_what_the_real_one_does(rig: Rig) -> None:
+    """Of a void: what is voided already is not voided again.  Of its undoing: what comes back, what does not, and nothing is changed."""
+    rig.ask("void", "t0001", *WHY)
+    assert rig.ask("void", "t0001", "--dry-run", *WHY).splitlines() == [
+        "t0001 (plain) is voided already",
+        "would void 0 trials; nothing was changed",
+    ]
+    wanted = ("unvoid", "--block", "b0001", "--reason", "wrong block")
+    would = rig.run(*wanted, "--dry-run")
+    assert would.out.splitlines() == [
+        "t0001 (plain) would be scored again",
+        "t0002 would be left as it is: it is not voided",
+        "nothing was changed",
+    ]
+    assert one(rig, "SELECT state FROM trial WHERE trial_id = 1") == "voided"
+    done = rig.run(*wanted)
+    assert done.code == would.code == 0
+    assert done.out.splitlines() == ["t0001 (plain) is scored again", "t0002 left as it is: it is not voided"]
+
+
+def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
+    assert rig.ask("unvoid", "--block", "b0002", *WHY) == "no trial there was ever run; nothing was changed\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
+        (["void", "t0001", *WHY, "--code", "bad_luck", "--dry-run"], 1, "--code bad_luck: unknown; known are"),
+        (["review", "t0001", "--code", "provider"], 2, "review: give --accept"),
+        (["review", "--reward", "1"], 2, "review: name the trial to decide"),
+        (["review", *WHY], 2, "review: name the trial to decide"),
         (["void", "--block", "b0099", *WHY], 1, "no block b0099 in this ledger"),
         (["void", "t0009", *WHY], 1, "no trial t0009 in this ledger (last is t0002)"),
         (["void", "t0001", *WHY, "--code", "bad_luck"], 1, "--code bad_luck: unknown; known are"),

@@ -123,6 +123,39 @@ def test_d06_accepted_as_it_was_read_or_by_a_persons_word_or_voided_aloud(rig: R
     assert "accepted by" in rig.ask("review", "t0001") and "it is scored now" in rig.ask("review", "t0001")
 
 
+def test_accepting_again_is_answered_only_for_the_same_word(rig: Rig) -> None:
+    """As it was read, with all its columns, and one's own reward, without any, are two decisions also where both are 0."""
+    with rig.serving():
+        rig.ask("review", "t0001", "--accept", *WHY)
+        assert rig.ask("review", "t0001", "--accept", *WHY).startswith("t0001 already accepted by ")
+        for reward in ("0", "1"):
+            other = rig.run("review", "t0001", "--accept", "--reward", reward, *WHY)
+            assert (other.code, other.err) == (1, "marathonctl: t0001 is not in review but scored\n")
+        assert rig.run("review", "t0001", "--void", *WHY).code == 1
+    with rig.sql() as c:
+        assert c.execute("SELECT count(*) FROM score WHERE trial_id = 1").fetchone()[0] == 1
+
+
+def test_a_persons_own_reward_is_not_said_to_be_what_was_read(rig: Rig) -> None:
+    with rig.serving():
+        rig.ask("review", "t0001", "--accept", "--reward", "1", *WHY)
+        assert rig.ask("review", "t0001", "--accept", "--reward", "1", *WHY).startswith("t0001 already accepted by ")
+        assert rig.run("review", "t0001", "--accept", *WHY).code == 1
+
+
+def test_a_void_of_a_waiting_trial_and_its_undoing_ask_the_same_question_again(rig: Rig) -> None:
+    with rig.serving():
+        rig.ask("void", "t0001", "--pair", *WHY)
+        assert rig.run("review", "t0001", "--accept", *WHY).err == "marathonctl: t0001 is not in review but voided\n"
+        assert rig.ask("unvoid", "--block", "b0001", *WHY).splitlines() == [
+            "t0001 (plain) is review again",
+            "t0002 (goal) is scored again",
+        ]
+        assert rig.ask("review", "t0001", "--accept", *WHY) == "t0001 accepted with reward 0, as it was read\n"
+        assert rig.ask("void", "t0001", *WHY).startswith("voided t0001")
+        assert rig.ask("unvoid", "t0001", *WHY) == "t0001 (plain) is scored again\n"
+
+
 def test_a08_voiding_a_review_whose_reward_was_read_says_so(rig: Rig) -> None:
     with rig.serving():
         told = rig.ask("review", "t0001", "--void", "--code", "provider", *WHY).splitlines()

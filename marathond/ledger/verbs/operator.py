@@ -26,6 +26,7 @@ __all__ = [
     "Touched",
     "UnvoidResult",
     "VoidResult",
+    "check_code",
     "decide_review",
     "look_at",
     "retry",
@@ -87,7 +88,7 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
     A trial in work may be voided, too; whoever runs it must then end it.
     :raises Refused: the code is unknown, or not one that a person may use.
     """
-    _check_code(c, code)
+    check_code(c, code)
     batch = ""
     voided, already = [], []
     for trial_id in trial_ids:
@@ -115,7 +116,7 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
     return VoidResult(batch, tuple(voided), tuple(already), ())
 
 
-def _check_code(c: sqlite3.Connection, code: str) -> None:
+def check_code(c: sqlite3.Connection, code: str) -> None:
     """:raises Refused: the code is unknown, or not one that a person may use."""
     sides = {row["code"]: row["side"] for row in c.execute("SELECT code, side FROM void_code").fetchall()}
     people = sorted(name for name, side in sides.items() if side == "operator")
@@ -140,10 +141,12 @@ def unvoid(
     author: str,
     reason: str,
     now_ms: int,
+    dry_run: bool = False,
 ) -> UnvoidResult:
     """Take voids back: of one trial, of a block's newest trials, or of one batch.  A trial comes back as what it was.
 
     Left alone, with the reason: a trial that is not voided, one that had not come to rest, one whose cell has a later trial.
+    :param dry_run: only say what would come of it; reads alone.
     :raises ValueError: not exactly one of the three is given.
     """
     if (trial_id is not None) + (block_id is not None) + (batch is not None) != 1:
@@ -158,21 +161,23 @@ def unvoid(
     restored, refused = [], []
     for one_id in ids:
         touched = look_at(c, one_id)
-        why, state = _unvoid_one(c, one_id, author=author, reason=reason, now_ms=now_ms)
+        why, void_id, state = _can_unvoid(c, one_id)
         if why:
             refused.append(NotDone(touched, why))
-        else:
-            restored.append((touched, state))
+            continue
+        if not dry_run:
+            _unvoid_one(c, one_id, void_id, state, author=author, reason=reason, now_ms=now_ms)
+        restored.append((touched, state))
     return UnvoidResult(tuple(restored), tuple(refused))
 
 
-def _unvoid_one(c: sqlite3.Connection, trial_id: int, *, author: str, reason: str, now_ms: int) -> tuple[str, str]:
-    """(why not, state it is in again)."""
+def _can_unvoid(c: sqlite3.Connection, trial_id: int) -> tuple[str, int, str]:
+    """(why not, its void, state that it would be in again)."""
     void = one(c, "SELECT void_id, from_state FROM void WHERE trial_id = ? AND undone_at_ms IS NULL", (trial_id,))
     if void is None:
-        return "it is not voided", ""
+        return "it is not voided", 0, ""
     if void["from_state"] not in ("scored", "review"):
-        return f"it was {void['from_state']} when it was voided: there is no result to come back to", ""
+        return f"it was {void['from_state']} when it was voided: there is no result to come back to", 0, ""
     later = scalar(
         c,
         """SELECT min(later.trial_id) FROM trial t JOIN trial later ON later.cell_id = t.cell_id AND later.attempt > t.attempt
@@ -180,16 +185,19 @@ def _unvoid_one(c: sqlite3.Connection, trial_id: int, *, author: str, reason: st
         (trial_id,),
     )
     if later is not None:
-        return f"its cell has a later trial {trial_label(later)}", ""
-    if void["from_state"] == "review":
+        return f"its cell has a later trial {trial_label(later)}", 0, ""
+    return "", int(void["void_id"]), str(void["from_state"])
+
+
+def _unvoid_one(c: sqlite3.Connection, trial_id: int, void_id: int, state: str, *, author: str, reason: str, now_ms: int) -> None:
+    if state == "review":
         c.execute(
             """INSERT INTO review (trial_id, code, detail, evidence_json, opened_at_ms)
                SELECT trial_id, code, detail, evidence_json, ? FROM review WHERE trial_id = ? ORDER BY review_id DESC LIMIT 1""",
             (now_ms, trial_id),
         )
     sql = "UPDATE void SET undone_at_ms = ?, undone_by = ?, undone_reason = ? WHERE void_id = ?"
-    changed(c.execute(sql, (now_ms, author, reason, void["void_id"])), f"void of {trial_label(trial_id)}")
-    return "", str(void["from_state"])
+    changed(c.execute(sql, (now_ms, author, reason, void_id)), f"void of {trial_label(trial_id)}")
 
 
 def decide_review(
@@ -214,7 +222,7 @@ def decide_review(
     if (state := look_at(c, trial_id).state) != "review":
         raise Refused(f"{label} is not in review but {state}")
     if not accept:
-        _check_code(c, code)
+        check_code(c, code)
     row = None
     if accept and reward is not None:
         row = ScoreRow(OPERATOR_EXTRACTOR, reward, f"operator {author}", flags=("by_operator",))
