@@ -84,7 +84,7 @@ def clear_logs(run: RunDir) -> tuple[str, ...]:
 
 
 async def start(world: World, trial_id: int, container_id: str, task: Task, round: int, multiplier: float) -> Started | Blocked:
-    """Upload and start.  Raises GateFailed("verifier_not_started") when the engine or our own files are to blame."""
+    """Upload and start.  Raises GateFailed("verifier_not_started") when the engine was away, or our own files are to blame."""
     run, breaks = world.run_dir(trial_id), world.engine_breaks
     try:
         removed = await to_thread.run_sync(clear_logs, run)
@@ -124,6 +124,11 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
             await world.ledger.write(trials.verification_ended, trial_id, round, outcome="lost", exit_code=None, now_ms=now_ms)
         if (blocked := await _ended(world, container_id, breaks, str(error))) is not None:
             return blocked
+        # An engine that answers all the while, and not for this container, says what the agent made of it: a user that it removed, a
+        # folder, a passwd that is a pipe.  A void for that would be a second try.
+        said_no = bool(error.status) or isinstance(error, EngineTimeout)
+        if said_no and not isinstance(error, EngineUnreachable) and await alone(world, breaks):
+            return Blocked(f"the engine could not start the verifier in this container: {error}")
         raise GateFailed("verifier_not_started", str(error)) from error
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
