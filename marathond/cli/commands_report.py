@@ -41,6 +41,10 @@ def report(
     pair: Annotated[
         list[str] | None, typer.Option("--pair", metavar="A=B", help="With --against: an arm here and one there; may be given again.")
     ] = None,
+    contrast: Annotated[
+        list[str] | None,
+        typer.Option("--contrast", metavar="A,B", help="Compare arm A with arm B, instead of what is declared; may be given again."),
+    ] = None,
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="One self-contained HTML file; - is stdout.")] = None,
     as_json: Annotated[str | None, typer.Option("--json", metavar="[FILE]", help="Everything as JSON; without FILE to stdout.")] = None,
     as_csv: Annotated[
@@ -54,6 +58,9 @@ def report(
 
     Made from the ledger alone: the same ledger gives the same bytes.
 
+    Contrasts come from the configuration; without any, every pair of arms is compared.  Those chosen by --contrast count as not declared,
+    and the report says that they were chosen when it was made.
+
     Exit status: 1 when arms are not ranked, because a stop-loss finding is open.
     """
     from marathond.cli import report as view
@@ -63,5 +70,7 @@ def report(
         return
     if pair and against is None:
         raise CallFailed("report: --pair needs --against", Exit.USAGE)
+    if contrast and against is not None:
+        raise CallFailed("report: --contrast chooses arms of one campaign; with --against it is --pair A=B", Exit.USAGE)
     wanted, pairs = view.Wanted(html, as_json, as_csv, page), view.arm_pairs(pair or [])
-    finish(view.run(settled(ctx).located().paths.ledger, campaign, against, wanted, pairs, anyway=anyway))
+    finish(view.run(settled(ctx).located().paths.ledger, campaign, against, wanted, pairs, contrast or (), anyway=anyway))

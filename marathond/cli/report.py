@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, note, say, screen, table
+from marathond.cli.output import Column, Screen, clean, note, say, screen, table
 from marathond.cli.reader import reading
 from marathond.cli.report_text import render
 from marathond.core.errors import LedgerRefused, Refused
@@ -55,15 +55,23 @@ class Wanted:
 
 
 def run(
-    ledger: Path, campaign: str | None, against: str | None, wanted: Wanted, pairs: Sequence[tuple[str, str]] = (), *, anyway: bool = False
+    ledger: Path,
+    campaign: str | None,
+    against: str | None,
+    wanted: Wanted,
+    pairs: Sequence[tuple[str, str]] = (),
+    chosen: Sequence[str] = (),
+    *,
+    anyway: bool = False,
 ) -> int:
     """Write every output that is wanted.  1: arms are not ranked, because a stop-loss finding is open.
 
+    :param chosen: ``A,B`` each: arms to compare instead of what is declared.
     :raises CallFailed: no such campaign; outputs that do not go together; a file that cannot be written.
     :raises LedgerRefused: the ledger is not to be read.
     """
     wanted.check()
-    report = gather(ledger, campaign, against, pairs, anyway=anyway)
+    report = gather(ledger, campaign, against, pairs, chosen, anyway=anyway)
     shown = page(report) if wanted.page else document(report)
     if wanted.html is not None:
         from marathond.report.html import render as as_html
@@ -83,17 +91,24 @@ def run(
 
 
 def gather(
-    ledger: Path, campaign: str | None, against: str | None, pairs: Sequence[tuple[str, str]] = (), *, anyway: bool = False
+    ledger: Path,
+    campaign: str | None,
+    against: str | None,
+    pairs: Sequence[tuple[str, str]] = (),
+    chosen: Sequence[str] = (),
+    *,
+    anyway: bool = False,
 ) -> Report:
     """Everything from one read transaction; numbers that are withheld are not even computed.
 
-    :raises CallFailed: exit 2, no such campaign, or two that cannot be compared.
+    :raises CallFailed: exit 2, no such campaign, or two that cannot be compared, or ``chosen`` names what is not there.
     """
     try:
         with reading(ledger) as connection:
             results = read_results(connection, campaign)
             other = None if against is None else read_results(connection, against)
-        return _compared(results, other, pairs, anyway=anyway)
+        names = [arm.name for arm in results.arms]
+        return _compared(results, other, pairs or [two_arms(text, names, results.campaign) for text in chosen], anyway=anyway)
     except LedgerRefused:
         raise
     except Refused as error:
@@ -112,6 +127,31 @@ def arm_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
             raise CallFailed(f"report: --pair {text!r}: must be two arms, such as plain=goal", Exit.USAGE)
         pairs.append((first, second))
     return pairs
+
+
+def two_arms(text: str, names: Sequence[str], campaign: str) -> tuple[str, str]:
+    """``A,B``: two arms of ``names``, whose own names may hold commas; blanks around them do not count.
+
+    :raises CallFailed: exit 2, it is not two of them, or could be read in two ways.
+    """
+    parts = text.split(",")
+    cuts = [(",".join(parts[:at]), ",".join(parts[at:])) for at in range(1, len(parts))]
+    found = {pair for a, b in cuts for pair in [(_arm(a, names), _arm(b, names))] if None not in pair}
+    if len(found) == 1:
+        a, b = found.pop()
+        assert a is not None and b is not None
+        return a, b
+    if found:
+        raise CallFailed(f"report: --contrast {clean(text)}: can be read as two arms in more than one way", Exit.USAGE)
+    known = ", ".join(map(clean, names))
+    raise CallFailed(
+        f"report: --contrast {clean(text)}: must be two arms with a comma between, A,B; arms of campaign {clean(campaign)}: {known}",
+        Exit.USAGE,
+    )
+
+
+def _arm(text: str, names: Sequence[str]) -> str | None:
+    return next((each for each in (text, text.strip()) if each in names), None)
 
 
 def _compared(results: Results, other: Results | None, pairs: Sequence[tuple[str, str]], *, anyway: bool) -> Report:

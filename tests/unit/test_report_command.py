@@ -233,3 +233,17 @@ def test_the_same_ledger_gives_the_same_bytes_wherever_and_whenever(scratch: Rep
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert sorted(made[0]) == ["p.html", "p.txt", "r.csv", "r.html", "r.json", "r.txt"] and all(made[0].values())
     assert [name for name in made[0] if made[0][name] != made[1][name]] == []
+
+
+def test_contrasts_chosen_for_one_report_and_the_report_says_so(run: Run) -> None:
+    code, out, err = run("report", "--contrast", "heartbeat, goal", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "") and found["comparison"]["chosen"] is True
+    assert [(each["a"], each["b"], each["declared_at_ms"]) for each in found["comparison"]["contrasts"]] == [("heartbeat", "goal", None)]
+    for form in ((), ("--page",), ("--html", "-")):
+        code, out, _ = run("report", "--contrast", "heartbeat,goal", *form)
+        assert code == 0 and "chosen when this report was made" in out and "heartbeat - goal" in out
+    code, out, err = run("report", "--contrast", "heartbeat,gaol")
+    assert (code, out, len(err.splitlines())) == (2, "", 1) and "plain, goal, heartbeat" in err
+    code, _, err = run("report", "--contrast", "goal,plain", "--against", CAMPAIGN)
+    assert code == 2 and "--pair" in err

@@ -19,9 +19,10 @@ def compare(results: Results, against: Results | None = None, *, pairs: Sequence
     """Every arm by itself, and the campaign's contrasts; of two campaigns, one's arms less the other's over their common cells.
 
     :param against: another campaign.  Then the campaigns' own contrasts are not looked at.
-    :param pairs: with ``against``: an arm of ``results`` and one of ``against`` each; by default those of the same name.
-    :raises Refused: ``pairs`` names an arm that is not there, or no two arms can be paired.
+    :param pairs: with ``against``: an arm of ``results`` and one of ``against`` each; by default those of the same name.  Without it:
+        arms to compare instead of the declared contrasts; chosen by who asks, they count as not declared, and the comparison says so.
+    :raises Refused: ``pairs`` names an arm that is not there, one with itself or two of them twice, or no two arms can be paired.
     """
     from marathond.core.compare.whole import compare_across, compare_within  # not before somebody compares: numpy takes its time
 
-    return compare_within(results) if against is None else compare_across(results, against, pairs)
+    return compare_within(results, pairs) if against is None else compare_across(results, against, pairs)

@@ -229,3 +229,5 @@ class Comparison:
     notes: tuple[str, ...] = ()
     across: str = ""
     """Names of the two campaigns, when arms of two were compared over their common cells."""
+    chosen: bool = False
+    """Who asked for the report chose the contrasts then; nobody declared them."""

@@ -6,6 +6,7 @@ Owns the families and the sentences about the whole.  Pure.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,9 +29,14 @@ ESTIMANDS = (
 )
 
 
-def compare_within(results: Results) -> Comparison:
+def compare_within(results: Results, pairs: Sequence[tuple[str, str]] = ()) -> Comparison:
     """See :func:`marathond.core.compare.compare`."""
     names = [arm.name for arm in sorted(results.arms, key=lambda arm: arm.position)]
+    if pairs:
+        chosen = chosen_contrasts(pairs, names, results.campaign)
+        family = _chosen_family(len(chosen), len(names))
+        notes = (*_notes(results), *_chosen_notes(results, chosen))
+        return replace(_comparison(results, names, chosen, family, notes), chosen=True)
     declared = results.contrasts
     contrasts = declared or tuple(Contrast(later, earlier) for earlier, later in itertools.combinations(names, 2))
     return _comparison(results, names, contrasts, _family(len(contrasts), len(names), bool(declared)), tuple(_notes(results)))
@@ -94,6 +100,45 @@ def _family(contrasts: int, arms: int, declared: bool) -> str:
         f"no contrast is declared, so every pair of the {arms} arms is compared: Holm's correction runs over the sign-flip p of "
         f"{_number(contrasts, 'contrast')}, {apart}"
     )
+
+
+def chosen_contrasts(pairs: Sequence[tuple[str, str]], names: Sequence[str], campaign: str) -> tuple[Contrast, ...]:
+    """What somebody wants to see, as contrasts that nobody declared.
+
+    :raises Refused: an arm that is not there, one against itself, or two of them twice (either way round).
+    """
+    for number, (a, b) in enumerate(pairs):
+        for name in (a, b):
+            if name not in names:
+                raise Refused(f"no arm {name} in campaign {campaign}; there are: {', '.join(names)}")
+        if a == b:
+            raise Refused(f"{a} cannot be compared with itself")
+        if {a, b} in [set(pair) for pair in pairs[:number]]:
+            raise Refused(f"{a} against {b} is named twice")
+    return tuple(Contrast(a, b) for a, b in pairs)
+
+
+def _chosen_family(count: int, arms: int) -> str:
+    of = math.comb(arms, 2)
+    return (
+        f"{count} of the {_number(of, 'pair')} of {arms} arms, chosen when this report was made and counted as not declared: Holm's "
+        f"correction runs over the sign-flip p of {'it' if count == 1 else 'these'} alone, for each metric by itself"
+    )
+
+
+def _chosen_notes(results: Results, chosen: Sequence[Contrast]) -> list[str]:
+    """What was declared and is not shown is named: silence about it would be a choice by what was seen."""
+    scores = sum(cell.state == "done" for cell in results.cells)
+    known = "1 score was" if scores == 1 else f"{scores} scores were"
+    notes = [f"which arms are compared was chosen when this report was made, and {known} known by then"]
+    shown = [{each.a, each.b} for each in chosen]
+    left = [f"{each.a} against {each.b}" for each in results.contrasts if {each.a, each.b} not in shown]
+    if results.contrasts:
+        notes.append(
+            f"the configuration declares {_number(len(results.contrasts), 'contrast')}"
+            + (f"; not shown here: {', '.join(left)}" if left else ", which are among them")
+        )
+    return notes
 
 
 def _notes(results: Results) -> list[str]:
