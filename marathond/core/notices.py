@@ -21,6 +21,7 @@ OF_FINDING = {
     "gateway_key": "gateway",
     "gateway_journal": "gateway",
     "bad_request_one_arm": "disparity",
+    "arm_silent": "quiet",
 }
 """Codes of findings that are told whatever their severity, and the kind of message.  Beside them: stop-loss, and every disparity."""
 

@@ -25,6 +25,7 @@ from anyio import to_thread
 from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Rule
 from marathond.core.audit.rules import RULES, looks
+from marathond.core.errors import MarathonError
 from marathond.core.model_rules import Found, new_or_over
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import audit, audited, findings, settings
@@ -34,6 +35,8 @@ POLL_S = 0.5
 """How often the ledger is asked whether anything has happened: one number by its primary key."""
 APART_MS, AT_LEAST_MS = 2_000, 60_000
 """Two looks are so far apart; without an event there is one a minute, for what is a matter of time."""
+LAST_S = 2.0
+"""For the look at the daemon's end, which has five seconds (fault f08)."""
 SHARE = 20
 """Of the time at most one part in so many is spent on looks, however large the campaign."""
 FAILED = "audit_failed"
@@ -80,10 +83,26 @@ class Auditor:
         self._event, self._looked_ms, self._apart_ms = -1, -(10**9), APART_MS
 
     async def run(self) -> None:
-        """For ever.  A ledger that refuses ends it."""
-        while True:
-            await self.look_if_due()
-            await anyio.sleep(POLL_S)
+        """For ever.  A ledger that refuses ends it.
+
+        At the daemon's end it looks once more, bounded, at what happened since the last time: findings are read from the ledger by whoever
+        comes after, and words about all but the last trials would stay there.
+        """
+        try:
+            while True:
+                await self.look_if_due()
+                await anyio.sleep(POLL_S)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(LAST_S, shield=True):
+                await self._last_look()
+            raise
+
+    async def _last_look(self) -> None:
+        try:
+            if await self.world.ledger.read(audited.newest_event) != self._event:
+                await self.look()
+        except MarathonError as error:  # another daemon has taken over, or the disk is full: it is said, and the end is not held up
+            log.warning("last_audit_failed", error=str(error))
 
     async def look_if_due(self) -> bool:
         """Whether it looked."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from marathond.core.audit.facts import Facts
@@ -112,6 +113,16 @@ async def hit(house: House) -> None:
         await house.rest(arm, TASKS, failed=False)
     await house.rest("goal", TASKS, failed=True)
     await house.auditor.look()
+
+
+async def test_f08_the_last_words_of_a_daemon_are_about_all_its_trials(house: House) -> None:
+    assert await house.auditor.look_if_due()
+    async with anyio.create_task_group() as group:
+        group.start_soon(house.auditor.run)
+        await house.rest("plain", TASKS, failed=False)
+        await house.rest("goal", TASKS, failed=True)
+        group.cancel_scope.cancel()
+    assert await house.open() == [("infra_disparity", "goal")]
 
 
 async def test_a06_admission_closes_for_all_arms_and_a_notice_says_infrastructure_first(house: House) -> None:

@@ -14,6 +14,7 @@ from marathond.core.audit import agents, arms
 from marathond.core.audit.exact import Ranked, median, ranks
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Look, Rule
+from marathond.core.notices import FindingSeen, Seen, to_tell
 from tests.support.audit_facts import ARMS, HOUR, facts, trial
 from tests.support.interleaved import campaign
 
@@ -203,12 +204,14 @@ def running(number: int, arm: str, *, quiet: int | None, since: int = 3 * HOUR, 
     return trial(number, arm, **state, running_ms=since, last_request_ms=quiet, **values)
 
 
-def test_f15_a_silent_agent_is_named_and_a_silent_arm_stops_all() -> None:
+def test_f15_a_silent_agent_is_named_and_a_silent_arm_is_told() -> None:
     two = [running(1, "goal", quiet=2 * HOUR), running(2, "goal", quiet=None), running(3, "plain", quiet=1_000)]
     assert [each.subject for each in look("agent_silent", facts(two)).found] == ["t0001", "t0002"]
     (found,) = look("arm_silent", facts(two)).found
-    assert (found.subject, found.severity, found.stops, found.trials) == ("goal", "stop_loss", True, (1, 2))
-    assert found.detail.startswith("infrastructure first: all 2 running trials of goal")
+    assert (found.subject, found.severity, found.stops, found.trials) == ("goal", "error", False, ())
+    assert found.detail.startswith("all 2 running trials of goal have asked their model nothing for more than an hour")
+    seen = Seen(1, "x", (FindingSeen(7, found.code, found.severity, found.subject, found.detail),))
+    assert [notice.kind for notice in to_tell(seen, (), no_score_ms=1)] == ["quiet"]
     assert look("agent_silent", facts(two)).looked_at == 3
 
 
@@ -220,6 +223,9 @@ def test_f15_who_waits_for_an_answer_has_just_begun_or_builds_alone_stops_nothin
     assert look("agent_silent", facts(alone)).found and not look("arm_silent", facts(alone)).found
     one_works = [running(6, "goal", quiet=2 * HOUR), running(7, "goal", quiet=40 * 60_000)]
     assert look("arm_silent", facts(one_works)).found == ()
+    training = [running(n, arm, quiet=5 * HOUR) for n, arm in ((8, "goal"), (9, "goal"), (10, "plain"))]
+    same_task = [replace(each, task="post-train") for each in training]
+    assert look("arm_silent", facts(same_task)).found == ()
 
 
 def test_a13_the_share_of_trials_without_their_treatment_is_lifted_to_the_arm() -> None:

@@ -86,15 +86,19 @@ def agent_silent(facts: Facts) -> Look:
 
 
 def arm_silent(facts: Facts) -> Look:
-    """Every running agent of an arm; a single one may be building for an hour."""
+    """Every running agent of an arm.  No stop-loss: agents train models for hours and wake after long pauses, and nothing here can tell.
+
+    A task on which another arm's agent is silent, too, is such a task: its trials say nothing of the arm.
+    """
     running = _running(facts)
+    quiet = [trial for trial in running if quiet_ms(trial) >= SILENT_MS]
     found = []
     for arm in compared_arms(facts):
-        mine = [trial for trial in running if trial.arm == arm]
+        elsewhere = {trial.task for trial in quiet if trial.arm != arm}
+        mine = [trial for trial in running if trial.arm == arm and trial.task not in elsewhere]
         if len(mine) >= ARM_SILENT_TRIALS and all(quiet_ms(trial) >= ARM_SILENT_MS for trial in mine):
-            words = f"infrastructure first: all {len(mine)} running trials of {arm} have asked their model nothing for more than an hour"
-            on = tuple(trial.trial_id for trial in mine)
-            found.append(Found("arm_silent", "stop_loss", arm, f"{words}: {labels(mine)}", stops=True, trials=on))
+            words = f"all {len(mine)} running trials of {arm} have asked their model nothing for more than an hour"
+            found.append(Found("arm_silent", "error", arm, f"{words}, and no other arm is silent on their tasks: {labels(mine)}"))
     return Look(len(running), len(running), "running trials that ask a model", tuple(found))
 
 
@@ -154,9 +158,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "arm_silent",
-        "stop_loss",
-        "Infrastructure first: all running agents of one arm have stopped asking their model.",
-        "Look at their logs and at the gateway; void what is stuck (`marathonctl void`), then `marathonctl resume`.",
+        "error",
+        "All running agents of one arm have stopped asking their model, and other arms' have not.",
+        "Look at their logs and at the gateway (`marathonctl logs`, `exec TRIAL -- ps axf`); void what is stuck, with its block.",
         arm_silent,
         ("f15", "b18"),
     ),
