@@ -24,6 +24,7 @@ _OF_VERIFICATION = frozenset(
         "changed_after_exit",
         "accepted_as_read",
         "overran",
+        *(BESIDE := ("engine_away", "disk_low")),
     }
 )
 
@@ -116,6 +117,9 @@ def classify(evidence: Evidence) -> Decision:
     if reading.reward.value >= 1:
         return Scored(flags)
     flags += tuple(f"{LOG}{word.code}" for word in evidence.log)
+    # Nothing in the log complains of it, and so it doubts nothing; but nobody should have to guess what went on beside a failure.
+    troubled = (evidence.ours.engine_breaks, evidence.ours.disks)
+    flags += tuple(flag for flag, seen in zip(BESIDE, troubled, strict=True) if seen)
     if BUILD_FAILED not in reading.flags and (doubt := _doubt(evidence, reading.reward.value, flags)) is not None:
         return doubt
     return Scored(flags)

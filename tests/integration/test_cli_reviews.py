@@ -119,7 +119,7 @@ def test_d06_accepted_as_it_was_read_or_by_a_persons_word_or_voided_aloud(rig: R
         assert rig.ask("review", "t0001", "--accept", *WHY) == "t0001 accepted with reward 0, as it was read\n"
     with rig.sql() as c:
         row = c.execute("SELECT reward, partial, flags_json FROM score WHERE trial_id = 1").fetchone()
-    assert tuple(row) == (0.0, 0.25, '["log:dns","accepted_as_read"]')
+    assert tuple(row) == (0.0, 0.25, '["log:dns","engine_away","accepted_as_read"]')
     assert "accepted by" in rig.ask("review", "t0001") and "it is scored now" in rig.ask("review", "t0001")
 
 

@@ -145,8 +145,16 @@ def test_d06_words_beside_evidence_from_our_side_are_a_review_with_both(log: tup
         (RATE, {"alike": others(3, alike=3)}),  # the others met something else
     ],
 )
-def test_d06_evidence_that_does_not_belong_to_the_words_changes_nothing(log: tuple[Said, ...], ours: dict[str, Any]) -> None:
-    assert suspect(log, **ours) == Scored(tuple(f"log:{word.code}" for word in log))
+def test_d06_evidence_that_does_not_belong_to_the_words_doubts_nothing(log: tuple[Said, ...], ours: dict[str, Any]) -> None:
+    decided = suspect(log, **ours)
+    assert isinstance(decided, Scored)
+    assert [flag for flag in decided.flags if flag.startswith("log:")] == [f"log:{word.code}" for word in log]
+
+
+def test_d06_trouble_of_our_own_beside_a_failure_is_told_also_where_nothing_complains() -> None:
+    assert suspect((), engine_breaks=2, disks=("/srv",)) == Scored(("engine_away", "disk_low"))
+    assert suspect((), GOOD, engine_breaks=2, disks=("/srv",)) == Scored(), "beside a success it tells nothing"
+    assert of_verification("engine_away") and of_verification("disk_low"), "a new reading of the files keeps it"
 
 
 def test_d06_the_engines_out_of_memory_beside_such_words_is_a_doubt_and_alone_a_flag() -> None:
@@ -179,7 +187,7 @@ def test_d05_a_build_that_failed_is_the_agents_scored_and_flagged_whatever_else_
         "disks": ("/srv",),
         "alike": others(4, alike=4, oracles=1, oracles_alike=1),
     }
-    assert suspect(DNS, BUILD, **everything) == Scored(("log:dns",))
+    assert suspect(DNS, BUILD, **everything) == Scored(("log:dns", "engine_away", "disk_low"))
     assert "build_failed" in BUILD.flags, "the flag is the reading's, and stands in the score's row"
     assert suspect((), BUILD) == Scored()
 
