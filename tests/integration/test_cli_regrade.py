@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from marathond.core.score import EXTRACTOR
 from marathond.ledger.open import open_for_daemon
-from marathond.ledger.verbs import artifacts, campaigns, operator, trials
+from marathond.ledger.verbs import artifacts, campaigns, operator, regrade, trials
 from marathond.ledger.verbs.artifacts import ArtifactRecord
+from marathond.ledger.verbs.results import read_results
 from marathond.ledger.verbs.trials import ScoreRow
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig, now_ms
@@ -234,3 +238,75 @@ def test_the_campaigns_stored_rules_count_without_a_configuration(case: Case) ->
     changes = json.loads(answer.out)["trials"][0]["changes"]
     assert not [change for change in changes if change["column"] == "partial"], "3 is no partial score: refused, never guessed"
     assert [change for change in changes if change["column"] == "parts"]
+
+
+def test_f02_killed_between_two_rows_nothing_of_it_stays_and_the_next_one_does_it_all(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a child that kills itself; its lock dies with it."""
+    trial_ids = [case.trial(n) for n in (1, 2, 3)]
+    child = os.fork()
+    if child == 0:
+        real, written = regrade.scored, iter((True, False))
+
+        def mortal(c: sqlite3.Connection, trial_id: int, row: ScoreRow, *, now_ms: int) -> bool:
+            if not next(written):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return bool(real(c, trial_id, row, now_ms=now_ms))
+
+        monkeypatch.setattr(regrade, "scored", mortal)
+        try:
+            case.rig.run("regrade")
+        finally:
+            os._exit(3)  # it came to its end: that is no kill
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert [len(case.scores(each)) for each in trial_ids] == [1, 1, 1]
+    assert case.rig.ask("regrade").splitlines()[-1].startswith(f"3 trials read by extractor {EXTRACTOR}: 0 alike · 3 differ")
+    assert [len(case.scores(each)) for each in trial_ids] == [2, 2, 2]
+
+
+def test_a_dry_run_says_to_the_letter_what_the_real_one_does_and_results_follow_the_newest_row(case: Case) -> None:
+    one, gone, waiting = case.trial(1), case.trial(2), case.trial(3, score=None)
+    solved = case.trial(1, "goal", files={"reward.txt": "1\n"})
+    case.file(gone, "reward.txt").unlink()
+
+    def told(*argv: str) -> list[Any]:
+        return list(json.loads(case.rig.run("regrade", "--json", *argv).out)["trials"])
+
+    dry = told("--dry-run")
+    assert [len(case.scores(each)) for each in (one, gone, waiting, solved)] == [1, 1, 0, 1]
+    assert told() == dry
+    assert [len(case.scores(each)) for each in (one, gone, waiting, solved)] == [2, 1, 0, 2]
+    with case.rig.sql() as c:
+        rows = c.execute("SELECT trial, reward, partial FROM v_cell WHERE campaign = 'y' AND state = 'done' ORDER BY trial").fetchall()
+        assert [tuple(row) for row in rows] == [
+            (f"t{one:04d}", 0.0, 0.674),
+            (f"t{gone:04d}", 0.0, None),
+            (f"t{solved:04d}", 1.0, None),
+        ]
+        done = {(cell.arm, cell.replicate): (cell.reward, cell.partial) for cell in read_results(c, "y").cells if cell.state == "done"}
+        assert done == {("plain", 1): (0.0, 0.674), ("plain", 2): (0.0, None), ("goal", 1): (1.0, None)}
+
+
+def test_a_void_and_its_undoing_bring_back_the_newest_score(case: Case) -> None:
+    one = case.trial()
+    case.rig.ask("regrade")
+    with case.rig.sql() as c:
+        operator.void_trials(c, [one], code="operator", reason="r", author="ana", now_ms=now_ms())
+        operator.unvoid(c, trial_id=one, author="ana", reason="r", now_ms=now_ms())
+        assert tuple(c.execute("SELECT state, partial FROM v_trial WHERE trial = ?", (f"t{one:04d}",)).fetchone()) == ("scored", 0.674)
+    assert len(case.scores(one)) == 2
+
+
+def test_artifacts_that_were_moved_away_refuse_by_path(case: Case) -> None:
+    one = case.trial()
+    shutil.move(case.out, case.out.with_name("moved"))
+    answer = case.rig.run("regrade")
+    assert answer.code == 1 and f"{case.file(one, 'reward.txt')}: is missing" in answer.out and len(case.scores(one)) == 1
+
+
+def test_a_trial_whose_verifier_wrote_nothing_that_scores_is_never_scored_by_a_planted_file(case: Case) -> None:
+    """In review for want of a reward: a reward file that appears in the exported folder afterwards is nobody's."""
+    one = case.trial(score=None, files={"test-stdout.txt": "no reward\\n"})
+    case.file(one, "reward.txt").write_text("1\\n")
+    answer = case.rig.run("regrade")
+    assert answer.code == 1 and "was not exported by marathond" in answer.out and case.scores(one) == []
