@@ -245,7 +245,7 @@ def test_f02_killed_between_two_rows_nothing_of_it_stays_and_the_next_one_does_i
     trial_ids = [case.trial(n) for n in (1, 2, 3)]
     child = os.fork()
     if child == 0:
-        real, written = regrade.scored, iter((True, False))
+        real, written = trials.scored, iter((True, False))
 
         def mortal(c: sqlite3.Connection, trial_id: int, row: ScoreRow, *, now_ms: int) -> bool:
             if not next(written):
