@@ -6,6 +6,7 @@ import typer
 
 from marathond.cli.app import Campaign, Json, app, finish, now_ms, settled
 from marathond.cli.output import screen
+from marathond.cli.refusals import refused
 from marathond.core.errors import LedgerRefused
 from marathond.service.protocol import Exit
 
@@ -16,13 +17,12 @@ def doctor(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None)
 
     Exit status: 0 all good, 1 a proof failed or a source is dead, 4 something is unknown or the ledger cannot be looked at.
     """
-    from marathond.cli import ctl
     from marathond.cli import doctor as view
 
     try:
         report = view.gather(settled(ctx).located().paths, campaign, now_ms())
     except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
-        ctl.report(error)
+        refused(error)
         finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
         return
     view.show(report, screen(), as_json_=as_json)
@@ -37,12 +37,11 @@ def audit(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) 
     ledger cannot be looked at.
     """
     from marathond.cli import audit as view
-    from marathond.cli import ctl
 
     try:
         report = view.gather(settled(ctx).located().paths, campaign, now_ms())
     except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
-        ctl.report(error)
+        refused(error)
         finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
         return
     view.show(report, screen(), as_json_=as_json)

@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from marathond.cli import status
-from marathond.cli.client import CallFailed
-from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
-from marathond.service.protocol import Exit
+from marathond.cli.refusals import refused
+from marathond.core.errors import LedgerRefused, MarathonError
 
 _BROKEN_PIPE = 141
 """What a shell reports for a program that wrote into a closed pipe."""
@@ -38,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     except MarathonError as error:
         if "--debug" in argv:
             raise
-        return report(error)
+        return refused(error)
     except KeyboardInterrupt:
         return 130
 
@@ -50,32 +49,11 @@ def _dispatch(argv: Sequence[str]) -> int:
         except LedgerRefused as error:
             if options.debug:
                 raise
-            report(error)
+            refused(error)
             return status.exit_code_of_refusal(error)
     from marathond.cli.grammar import invoke
 
     return invoke(argv)
-
-
-def report(error: MarathonError) -> int:
-    """One line (a configuration may have several) on stderr; the exit code that belongs to it."""
-    from marathond.cli.output import clean, note
-
-    for line in str(error).splitlines() or [type(error).__name__]:
-        placed = isinstance(error, ConfigError) and error.where
-        note(clean(line, 2000) if placed else f"marathonctl: {clean(line, 2000)}")
-    return exit_code_of(error)
-
-
-def exit_code_of(error: MarathonError) -> int:
-    """2 what the caller wrote, 75 busy or unknown outcome, a call's own code, 1 everything else."""
-    if isinstance(error, CallFailed):
-        return error.exit_code
-    if isinstance(error, ConfigError):
-        return Exit.USAGE
-    if isinstance(error, EngineTimeout) or (isinstance(error, LedgerRefused | StageError) and error.code == "busy"):
-        return Exit.BUSY
-    return Exit.FAILED
 
 
 if __name__ == "__main__":

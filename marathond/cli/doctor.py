@@ -22,12 +22,12 @@ from marathond.cli.reader import campaign_id, daemon_life, reading
 from marathond.core.paths import DaemonPaths
 from marathond.ledger.place import is_elsewhere, read_identity
 from marathond.ledger.verbs.runs import last_run
-from marathond.service.doctor import run, sources
+from marathond.service.doctor import run, source, sources
 from marathond.service.doctor.run import Proof
-from marathond.service.doctor.sources import DEAD, Daemon, Place, Source
+from marathond.service.doctor.source import DEAD, Daemon, Place, Source
 from marathond.service.protocol import Exit
 
-_SHADES = {sources.OK: "green", DEAD: "red", sources.UNKNOWN: "yellow", sources.NOTHING: "dim"}
+_SHADES = {source.OK: "green", DEAD: "red", source.UNKNOWN: "yellow", source.NOTHING: "dim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Report:
     def exit_code(self) -> int:
         if any(not proof.ok for proof in self.proofs) or any(row.verdict == DEAD for row in self.sources):
             return Exit.FAILED
-        return Exit.BLIND if self.looked.elsewhere or any(row.verdict == sources.UNKNOWN for row in self.sources) else Exit.OK
+        return Exit.BLIND if self.looked.elsewhere or any(row.verdict == source.UNKNOWN for row in self.sources) else Exit.OK
 
 
 def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
@@ -146,7 +146,7 @@ def _sources(rows: Sequence[Source], where: Screen) -> list[str]:
     room = max((len(row.verdict) for row in rows), default=0)
     found = ["is it alive, what is counted by:"] if rows else []
     for row in rows:
-        of = "the house" if row.campaign == sources.HOUSE else f"campaign {row.campaign}"
+        of = "the house" if row.campaign == source.HOUSE else f"campaign {row.campaign}"
         words = f"{row.name}: {_seen(row)}{row.things} ({of})" + (f": {row.why}" if row.why else "")
         inner = where if where.width is None else replace(where, width=where.width - room - 4)
         first, *rest = wrapped(clean(words, 2_000), inner)
@@ -156,7 +156,7 @@ def _sources(rows: Sequence[Source], where: Screen) -> list[str]:
 
 
 def _seen(row: Source) -> str:
-    if row.verdict == sources.NOTHING:
+    if row.verdict == source.NOTHING:
         return ""
     if row.seen is None and row.total is None:
         return f"{UNKNOWN} "
@@ -167,7 +167,7 @@ def _seen(row: Source) -> str:
 def _verdict(report: Report, where: Screen) -> list[str]:
     bad = [proof.name for proof in report.proofs if not proof.ok]
     dead = [row.name for row in report.sources if row.verdict == DEAD]
-    blind = [row.name for row in report.sources if row.verdict == sources.UNKNOWN]
+    blind = [row.name for row in report.sources if row.verdict == source.UNKNOWN]
     parts = [f"{word}: {clean(', '.join(names))}" for word, names in (("FAILED", bad), ("dead", dead), ("unknown", blind)) if names]
     words = "; ".join(parts) if parts else "all that was looked at is alive, and the watcher sees"
     return [where.paint(part, "red" if bad or dead else "yellow" if blind else "green") for part in wrapped(words, where)]

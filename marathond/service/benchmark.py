@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, Strict, ValidationError, model_valid
 from pydantic_core import PydanticCustomError
 
 from marathond.core.benchmark import NOT_RUN, Known, KnownTask, Mark, Support
+from marathond.core.canonical import canonical_json
 from marathond.core.errors import ConfigError
 from marathond.core.model import AfterAgent
 from marathond.core.paths import names_a_file
@@ -26,7 +27,6 @@ from marathond.service.layers import Layer
 from marathond.service.sections import Flag, Num, Section, Slug, Undeclared, Word, guilty
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import TomlFile, read_toml, show
-from marathond.service.treatment import canonical_json
 
 SHIPPED = Path(__file__).resolve().parents[1] / "benchmarks"
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.arms import arm_to_data
+from marathond.core.canonical import canonical_json
 from marathond.core.errors import Refused
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.disclosing import conditions, differences
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
-from marathond.service.treatment import arm_treatment, campaign_treatment, canonical_json, treatment_hash
+from marathond.service.treatment import arm_treatment, campaign_treatment, treatment_hash
 from marathond.tasks.speaking import speaking_files
 
 

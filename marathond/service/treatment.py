@@ -17,12 +17,12 @@ hash is compared.  Five ways in which a key may change:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from marathond.core.arms import codex_to_data
+from marathond.core.canonical import canonical_json
 from marathond.core.model import Arm
 from marathond.core.proxies import proxy_words
 from marathond.service.knobs import KNOBS
@@ -139,22 +139,6 @@ def arm_treatment(arm: Arm) -> dict[str, Any]:
     }
 
 
-def canonical_json(treatment: Mapping[str, Any]) -> str:
-    """One text per meaning: sorted keys, no spaces, UTF-8, no NaN; whole floats as integers, so that ``1`` and ``1.0`` are equal.
-
-    :raises ValueError: NaN or infinity in it.
-    """
-    return json.dumps(_plain(treatment), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
 def treatment_hash(treatment: Mapping[str, Any]) -> str:
     """``sha256:…`` over :func:`canonical_json`."""
     return "sha256:" + hashlib.sha256(canonical_json(treatment).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from marathond.cli import ctl
+from marathond.cli.refusals import exit_code_of
 from marathond.core.errors import StageError
 from tests.support.registry import Registry, integrity, make_tree
 
@@ -176,5 +177,5 @@ def test_a_terminal_is_shown_bars_with_bytes(config: Path, registry: Registry) -
 
 
 def test_busy_is_an_exit_code_of_its_own() -> None:
-    assert ctl.exit_code_of(StageError("busy", "another one")) == 75
-    assert ctl.exit_code_of(StageError("npm", "missing")) == 1
+    assert exit_code_of(StageError("busy", "another one")) == 75
+    assert exit_code_of(StageError("npm", "missing")) == 1

@@ -9,13 +9,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from marathond.core.canonical import canonical_json
 from marathond.ledger.verbs import campaigns, contrasts
 from marathond.ledger.verbs.campaigns import Submission
 from marathond.service.doctor import planted
 from marathond.service.doctor.ground import AUTHOR, CAMPAIGN, TREATMENT
 from marathond.service.doctor.planted import Usage
 from marathond.service.doctor.scratch import Scratch
-from marathond.service.treatment import canonical_json, treatment_hash
+from marathond.service.treatment import treatment_hash
 
 NOW_MS = 1_790_000_000_000
 ARMS = ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from marathond.core.audit.rules import RULES
 
 import marathond
 from marathond.core.audit import catalogue
+from marathond.core.audit.rules import RULES
 
 ROOT = Path(marathond.__file__).parent
 RAISING = frozenset({"Found", "Remark", "Concern"})

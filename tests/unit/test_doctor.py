@@ -28,7 +28,7 @@ from marathond.service.doctor.ground import PREFIX, remove_leftovers
 from marathond.service.doctor.plants import PLANTS
 from marathond.service.doctor.run import Proof, loud, prove_rules, unproven
 from marathond.service.doctor.scratch import Scratch
-from marathond.service.doctor.sources import DEAD, NOTHING, OK, UNKNOWN, Daemon, Place, Source
+from marathond.service.doctor.source import DEAD, HOUSE, NOTHING, OK, UNKNOWN, Daemon, Place, Source
 from marathond.service.protocol import Exit
 from tests.support import well as house
 
@@ -370,7 +370,7 @@ def test_e02_every_count_names_its_campaign_and_its_total(
     """ "37/90" of a run of 10: another campaign of the same ledger has counts of its own."""
     other = scratch.submit("second", 1, now_ms=scratch.now_ms)
     rows = looked(scratch, "second")
-    assert all(row.campaign in ("second", sources.HOUSE) for name, row in rows.items() if name != "audit")
+    assert all(row.campaign in ("second", HOUSE) for name, row in rows.items() if name != "audit")
     assert rows["audit"].campaign == "scratch", "the rules are asked about the campaign that runs"
     assert (rows["requests"].seen, rows["requests"].total) == (0, 0), "none of the first campaign's"
     findings.raise_finding(

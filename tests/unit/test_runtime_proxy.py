@@ -8,10 +8,11 @@ import pytest
 
 from marathond.cli.output import Screen
 from marathond.cli.plan import make_plan, show
+from marathond.core.canonical import canonical_json
 from marathond.core.errors import ConfigError
 from marathond.service.settings import Settings, load
 from marathond.service.taskread import Reading
-from marathond.service.treatment import campaign_treatment, canonical_json, treatment_hash
+from marathond.service.treatment import campaign_treatment, treatment_hash
 from marathond.tasks.harbor import look
 from tests.support.rig import make_task
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marathond.core.canonical import canonical_json
 from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Mount
 from marathond.service.knobs import KNOBS
 from marathond.service.settings import Settings, load, origins
@@ -19,7 +20,6 @@ from marathond.service.treatment import (
     Change,
     arm_treatment,
     campaign_treatment,
-    canonical_json,
     change_of,
     needs_restart,
     treatment_hash,

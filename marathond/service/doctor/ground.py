@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from marathond import __version__
 from marathond.core.audit.rules import RULES
+from marathond.core.canonical import canonical_json
 from marathond.core.money import Price
 from marathond.engine.processes import read_stat
 from marathond.ledger.connect import connect, connect_memory, use_wal
@@ -30,7 +31,7 @@ from marathond.ledger.verbs.campaigns import Submission
 from marathond.ledger.verbs.networks import NetworkSeen
 from marathond.service.doctor import planted
 from marathond.service.doctor.planted import MODEL, REPLICATES
-from marathond.service.treatment import canonical_json, treatment_hash
+from marathond.service.treatment import treatment_hash
 
 ENGINE, CAMPAIGN, AUTHOR = "main", "scratch", "doctor"
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000

@@ -6,77 +6,35 @@ row says what was looked at, how much of how much was seen, of which campaign; a
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from marathond.core.money import MODEL_KINDS
-from marathond.core.text import duration
 from marathond.flow.auditor import LOOKED
-from marathond.ledger.verbs import networks, runs, settings, stored
+from marathond.ledger.verbs import networks, runs, settings
 from marathond.ledger.verbs.settings import Observation
-from marathond.ledger.verbs.sql import LIVE, marks, scalar
+from marathond.ledger.verbs.sql import marks, scalar
+from marathond.service.doctor import sources_files, sources_gateway
+from marathond.service.doctor.source import (
+    DEAD,
+    FRESH_MS,
+    HOUSE,
+    NOTHING,
+    OK,
+    UNKNOWN,
+    Place,
+    Source,
+    ago,
+)
 
-OK, DEAD, UNKNOWN, NOTHING = "ok", "dead", "unknown", "nothing yet"
-"""``nothing yet``: there is nothing that this source could have told of so far."""
-FRESH_MS = 60_000
-"""What a living daemon says all the time is not older."""
 SAID: Mapping[str, str] = {"engine": "does the engine answer", "disk": "free space", "waiting": "what cells wait for"}
 HOURLY: Mapping[str, str] = {"clock_offset": "clocks of the file systems"}
 HOURLY_MS = 2 * 3_600_000 + 600_000
 AUDIT_MS = 3 * 60_000
 """Without an event there is a look a minute, and a look at a large campaign may take its time."""
-HOUSE = "(house)"
-"""In place of a campaign's name where a source is of all campaigns of the ledger."""
-RESTED_MS = 30 * 60_000
-"""So long after its end a trial's artifacts may be on their way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """``seen`` of ``total`` ``things`` of ``campaign``; None: not known.  ``verdict``: one of the four words above."""
-
-    name: str
-    campaign: str
-    verdict: str
-    seen: int | None
-    total: int | None
-    things: str
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Daemon:
-    """``alive`` None: nobody can tell from here.  ``why``: in words, where it is not."""
-
-    alive: bool | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What is looked at.  ``campaign``: id and name; None: none was ever submitted."""
-
-    c: sqlite3.Connection
-    campaign: tuple[int, str] | None
-    state_dir: Path
-    now_ms: int
-    daemon: Daemon
-
-    @property
-    def name(self) -> str:
-        return HOUSE if self.campaign is None else self.campaign[1]
-
-    def count(self, sql: str, *values: object) -> int:
-        """Of the campaign, whose id is the first value."""
-        return 0 if self.campaign is None else int(scalar(self.c, sql, (self.campaign[0], *values)))
 
 
 def look(place: Place) -> list[Source]:
     """Every source, in the order in which a person asks for them."""
-    from marathond.service.doctor import sources_files, sources_gateway
-
     return [
         *_daemon(place),
         *_observed(place),
@@ -89,10 +47,6 @@ def look(place: Place) -> list[Source]:
         *_notices(place),
         *_findings(place),
     ]
-
-
-def ago(ms: int) -> str:
-    return duration(max(0, ms) / 1000)
 
 
 def _daemon(place: Place) -> Iterator[Source]:
@@ -245,15 +199,3 @@ def _findings(place: Place) -> Iterator[Source]:
     why = f"{late} have times in the future: a clock was set" if late else "nobody looks any more" if not alive else ""
     verdict = DEAD if late else OK if alive else UNKNOWN
     yield Source("findings", HOUSE, verdict, total - late, total, "open findings with sound times", why)
-
-
-def live_trials(place: Place, kinds: tuple[str, ...]) -> list[int]:
-    """Trials of the ledger whose agents may be asking a model now."""
-    sql = f"""SELECT trial_id FROM trial JOIN arm USING (arm_id) WHERE state IN {LIVE} AND state = 'running' AND kind IN ({marks(kinds)})
-              ORDER BY trial_id"""
-    return [int(row[0]) for row in place.c.execute(sql, kinds).fetchall()]
-
-
-def asks_model(place: Place) -> bool:
-    """Whether an arm of the campaign does."""
-    return place.campaign is not None and bool(stored.arm_kinds(place.c, place.campaign[0]) & MODEL_KINDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from marathond.core.errors import ArtifactError
 from marathond.core.model import trial_label
 from marathond.ledger.verbs.sql import LIVE
-from marathond.service.doctor.sources import DEAD, NOTHING, OK, RESTED_MS, UNKNOWN, Place, Source
+from marathond.service.doctor.source import DEAD, NOTHING, OK, RESTED_MS, UNKNOWN, Place, Source
 from marathond.tasks.artifacts import read_bounded
 
 TRIALS_AT_MOST, FILES_AT_MOST, BYTES_AT_MOST = 12, 2, 1 << 20

@@ -16,8 +16,7 @@ from marathond.gateway import files, journal_read
 from marathond.gateway.journal_read import Position
 from marathond.ledger.verbs import usage
 from marathond.ports.clock import SystemClock
-from marathond.service.doctor import sources
-from marathond.service.doctor.sources import DEAD, HOUSE, NOTHING, OK, UNKNOWN, Place, Source, ago
+from marathond.service.doctor.source import DEAD, HOUSE, NOTHING, OK, UNKNOWN, Place, Source, ago, asks_model, live_trials
 
 LAG_MS = 60_000
 """A living daemon takes in what the journal holds within seconds."""
@@ -25,7 +24,7 @@ LAG_MS = 60_000
 
 def look(place: Place) -> Iterator[Source]:
     """Nothing is said of a gateway that no arm of the campaign needs."""
-    if not sources.asks_model(place):
+    if not asks_model(place):
         yield Source("gateway", place.name, NOTHING, 0, 0, "arms that ask a model", "no arm of this campaign does")
         return
     folder = place.state_dir / "gateway"
@@ -37,7 +36,7 @@ def look(place: Place) -> Iterator[Source]:
 
 def _acks(place: Place, folder: Path) -> Source:
     """Listeners of running trials that the gateway says are open."""
-    running = sources.live_trials(place, tuple(sorted(MODEL_KINDS)))
+    running = live_trials(place, tuple(sorted(MODEL_KINDS)))
     if not running:
         return Source("gateway acks", HOUSE, NOTHING, 0, 0, "running trials that ask a model")
     shut, things = [], "running trials with an open way"

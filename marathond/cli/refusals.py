@@ -1,0 +1,31 @@
+"""What is said when a command is refused, and the exit code that belongs to it.
+
+Owns both for every command; light, for ``status`` needs it.
+"""
+
+from __future__ import annotations
+
+from marathond.cli.client import CallFailed
+from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
+from marathond.service.protocol import Exit
+
+
+def refused(error: MarathonError) -> int:
+    """One line (a configuration may have several) on stderr; the exit code that belongs to it."""
+    from marathond.cli.output import clean, note
+
+    for line in str(error).splitlines() or [type(error).__name__]:
+        placed = isinstance(error, ConfigError) and error.where
+        note(clean(line, 2000) if placed else f"marathonctl: {clean(line, 2000)}")
+    return exit_code_of(error)
+
+
+def exit_code_of(error: MarathonError) -> int:
+    """2 what the caller wrote, 75 busy or unknown outcome, a call's own code, 1 everything else."""
+    if isinstance(error, CallFailed):
+        return error.exit_code
+    if isinstance(error, ConfigError):
+        return Exit.USAGE
+    if isinstance(error, EngineTimeout) or (isinstance(error, LedgerRefused | StageError) and error.code == "busy"):
+        return Exit.BUSY
+    return Exit.FAILED
