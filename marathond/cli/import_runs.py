@@ -17,14 +17,16 @@ from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, table, wrapped
 from marathond.service.importing.choose import CHANGED
 from marathond.service.importing.run import Planned, Wanted, carry_out, plan
+from marathond.service.importing.runs import HARBOR_JOB
 from marathond.service.importing.seen import Listed
+from marathond.service.importing.tree import TOO_MANY, UNREADABLE
 from marathond.service.peers import user_name
 from marathond.service.protocol import Exit
 
 SHOWN = 20
 """Rows of one kind on the screen; --json has all."""
 KINDS = {"runs": "runs of the old scripts", "harbor": "Harbor jobs", "csv": "a table of trials"}
-ALARMS = frozenset({CHANGED, "unreadable_row", "twice", "no_csv"})
+ALARMS = frozenset({CHANGED, HARBOR_JOB, TOO_MANY, UNREADABLE, "unreadable_row", "twice", "no_csv"})
 """Codes of what was refused that make the exit status 1."""
 
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marathond.core.errors import Refused
-from marathond.core.text import printable
 from marathond.service.importing.job import CONFIG, RESULT, Job, is_result, read_job
 from marathond.service.importing.owner import Sieve
-from marathond.service.importing.seen import Difference, Reading, Seen
-from marathond.service.importing.tree import FOLDER, NAME_MAX, Parts, Tree
+from marathond.service.importing.seen import Difference, Names, Reading, Seen
+from marathond.service.importing.tree import FOLDER, Parts, Tree
 from marathond.service.importing.trial import TrialRead, looks_like_trial, model_of, read_trial, table
 
 BY_AGENT, BY_JOB = "agent", "job"
@@ -62,7 +61,7 @@ def read_harbor(tree: Tree, uid: int | None = None, arm_by: str = BY_AGENT) -> R
     settings: dict[str, dict[str, Any]] = {}
     jobs = job_folders(tree)
     taken = [parts for parts in jobs if not parts or parts[0] in {entry.name for entry in sieve.folders(())}]
-    attempts = 1
+    attempts, names = 1, Names()
     for parts in taken:
         job = read_job(tree, parts)
         attempts = max(attempts, job.attempts)
@@ -75,7 +74,7 @@ def read_harbor(tree: Tree, uid: int | None = None, arm_by: str = BY_AGENT) -> R
             if not read.finished and not job.finished:
                 tree.note("in_work", here, "not at its end, and its job is not either: a later import takes it")
                 continue
-            if (named := _named(tree, here, read)) is None:
+            if (named := _named(tree, here, read, names)) is None:
                 continue
             task, arm, agent = named
             if arm_by == BY_JOB:
@@ -88,7 +87,7 @@ def read_harbor(tree: Tree, uid: int | None = None, arm_by: str = BY_AGENT) -> R
     return Reading("harbor", str(tree.root), tuple(trials), tuple(tree.listed), tuple(differences), attempts, tuple(told))
 
 
-def _named(tree: Tree, parts: Parts, read: TrialRead) -> tuple[str, str, dict[str, Any]] | None:
+def _named(tree: Tree, parts: Parts, read: TrialRead, names: Names) -> tuple[str, str, dict[str, Any]] | None:
     """(task, arm, the agent's configuration) by the trial's own documents; None, and listed: they do not say."""
     document = read.document or {}
     config = table(document.get("config")) or tree.table((*parts, CONFIG))[0] or {}
@@ -99,7 +98,11 @@ def _named(tree: Tree, parts: Parts, read: TrialRead) -> tuple[str, str, dict[st
         return None
     model = model_of(document) or agent.get("model_name")
     arm = f"{name} / {model}" if isinstance(model, str) and model else name
-    return printable(task, NAME_MAX), printable(arm, NAME_MAX), {key: agent.get(key) for key in SETTINGS}
+    try:
+        return names.plain("task", task), names.plain("arm", arm), {key: agent.get(key) for key in SETTINGS}
+    except ValueError as error:
+        tree.note("nameless", parts, str(error))
+        return None
 
 
 def _task_of(config: Mapping[str, Any]) -> str | None:

@@ -18,11 +18,11 @@ from marathond.ledger.open import open_readonly
 from marathond.ledger.verbs import imports
 from marathond.ledger.verbs.imports import Known
 from marathond.service.importing.choose import Choice, choose
-from marathond.service.importing.harbor import BY_AGENT, is_harbor, read_harbor
+from marathond.service.importing.harbor import BY_AGENT, is_harbor, job_folders, read_harbor
 from marathond.service.importing.runs import is_runs, read_runs
-from marathond.service.importing.seen import Listed, Reading
+from marathond.service.importing.seen import NAME_MAX, Listed, Reading
 from marathond.service.importing.table import read_table
-from marathond.service.importing.tree import NAME_MAX, Tree
+from marathond.service.importing.tree import Parts, Tree
 from marathond.service.offline import offline_writer
 
 WHAT = "marathonctl import"
@@ -67,10 +67,21 @@ def read(wanted: Wanted) -> Reading:
         raise ConfigError("", "--map", "names columns of a table: it goes with --csv")
     tree = Tree(wanted.source)
     if is_runs(tree):
-        return _models_told(read_runs(tree, wanted.owner))
+        return _models_told(read_runs(tree, wanted.owner, _jobs_aside(tree)))
     if is_harbor(tree):
         return _models_told(read_harbor(tree, wanted.owner, wanted.arm_by))
     raise Refused(f"{wanted.source}: {EXPECTED}")
+
+
+def _jobs_aside(tree: Tree) -> list[Parts]:
+    """Harbor jobs in a folder of runs: to be left out, for a job's folders look like a task's.
+
+    :raises Refused: the folder itself is one.
+    """
+    jobs = job_folders(tree)
+    if () in jobs:
+        raise Refused(f"{tree.root}: is a Harbor job and holds runs of the old scripts, too: an import takes one kind, so nothing was read")
+    return jobs
 
 
 def _models_told(reading: Reading) -> Reading:
@@ -87,6 +98,13 @@ def _models_told(reading: Reading) -> Reading:
     return replace(reading, remarks=(*reading.remarks, *remarks))
 
 
+def _future_told(reading: Reading, now_ms: int) -> Reading:
+    """By its start it is decided which trial of a cell is the first: a clock that was wrong decides it, too."""
+    why = "its start lies in the future: by it the first trial of a cell is found"
+    remarks = [Listed("future", seen.place, why) for seen in reading.trials if (seen.details.started_at_ms or 0) > now_ms]
+    return replace(reading, remarks=(*reading.remarks, *remarks))
+
+
 def plan(ledger: Path, wanted: Wanted, author: str) -> Planned:
     """Reads the source and the ledger, writes nothing.
 
@@ -95,7 +113,7 @@ def plan(ledger: Path, wanted: Wanted, author: str) -> Planned:
     name = default_name(wanted.source) if wanted.name is None else wanted.name
     if not name or printable(name, NAME_MAX) != name:
         raise ConfigError("", f"campaign name {printable(name, NAME_MAX)!r}", "must be plain characters: give one with --name")
-    reading = read(wanted)
+    reading = _future_told(read(wanted), _now_ms())
     return Planned(name, author, reading, choose(reading, _known(ledger, name), replicates=wanted.replicates), wanted.replicates)
 
 

@@ -14,8 +14,8 @@ from marathond.core.errors import Refused
 from marathond.core.text import printable
 from marathond.service.importing.job import Job, read_job
 from marathond.service.importing.owner import Sieve
-from marathond.service.importing.seen import Difference, Listed, Reading, Seen
-from marathond.service.importing.tree import FILE, FOLDER, NAME_MAX, Parts, Tree
+from marathond.service.importing.seen import NAME_MAX, Difference, Listed, Reading, Seen
+from marathond.service.importing.tree import FILE, FOLDER, Parts, Tree
 from marathond.service.importing.trial import TrialRead, looks_like_trial, read_trial
 
 CLAIMS, DRIVER_ENV = ".claims", ".driver_env"
@@ -27,6 +27,7 @@ _NUMBERED = re.compile(r"(.+)-(\d{2,7})", re.DOTALL)
 _SETTING = re.compile(r"\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=(.*)")
 _TOLD = ("MARATHON_", "GOAL_", "NET_", "WEN_MODE")
 """Settings of the drivers that are taken over, by their beginning: others might hold a secret."""
+HARBOR_JOB = "harbor_job"
 READMES = ("README", "README.md", "README.txt")
 MAX_TEXT_BYTES = 1 << 20
 
@@ -56,11 +57,16 @@ def _base(name: str) -> str | None:
     return found[1] if found else None
 
 
-def read_runs(tree: Tree, uid: int | None = None) -> Reading:
-    """Every trial of the out folder and of its sibling of voided ones."""
+def read_runs(tree: Tree, uid: int | None = None, aside: Sequence[Parts] = ()) -> Reading:
+    """Every trial of the out folder and of its sibling of voided ones.
+
+    :param aside: folders below it that hold something else: listed.
+    """
+    for parts in aside:
+        tree.note(HARBOR_JOB, parts, "a Harbor job among runs, which one import does not mix: import its own folder by itself")
     sieve = Sieve(tree, uid)
     told: list[str] = []
-    jobs = list(_jobs(tree, sieve))
+    jobs = list(_jobs(tree, sieve, aside=aside))
     arms = _arms(jobs, told)
     claims = _claims(tree)
     trials: list[Seen] = []
@@ -98,8 +104,10 @@ def read_runs(tree: Tree, uid: int | None = None) -> Reading:
     )
 
 
-def _jobs(tree: Tree, sieve: Sieve, above: Parts = ()) -> Iterator[Parts]:
+def _jobs(tree: Tree, sieve: Sieve, above: Parts = (), aside: Sequence[Parts] = ()) -> Iterator[Parts]:
     for task in sieve.folders(above, shared=True):
+        if (*above, task.name) in aside:
+            continue
         for arm in sieve.folders((*above, task.name)):
             for stamp in sieve.folders((*above, task.name, arm.name)):
                 here = (*above, task.name, arm.name, stamp.name)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from marathond.core.text import printable
 from marathond.ledger.verbs.imports import Details
 from marathond.ledger.verbs.trials import Fact, ScoreRow
 
@@ -17,6 +18,7 @@ AGENT_TIMEOUT = "AgentTimeoutError"
 GOAL_TIMEOUT = "goal_timeout_before_terminal"
 """The message by which the old adapters ended a goal at their own deadline.  Two classes carried it, so the message decides (fault a04)."""
 DEADLINE = "deadline"
+NAME_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,22 @@ class Listed:
     why: str
 
 
+class Names:
+    """Names as they can be shown, and that no two different ones become one by it (two arms would be added up)."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], str] = {}
+
+    def plain(self, what: str, text: str) -> str:
+        """:raises ValueError: nothing of it can be shown, or it looks like another one that was met before."""
+        shown = printable(text, NAME_MAX)
+        if not shown:
+            raise ValueError(f"{what}: no character of {text[:60]!r} can be shown")
+        if self._first.setdefault((what, shown), text) != text:
+            raise ValueError(f"{what}: {shown[:60]!r} is, in plain characters and cut to {NAME_MAX}, the name of another one, too")
+        return shown
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A trial on which the old rule (``completed >= 1 and errored == 0``, by job) and this one do not agree."""
@@ -80,13 +98,16 @@ class Reading:
     remarks: tuple[Listed, ...] = ()
 
 
+YEARS = (1970, 2999)
+"""A time beyond them is a default or a slip; with what a trial lasted it might be none that a date can be made of."""
+END_MS = round(datetime(YEARS[1] + 1, 1, 1, tzinfo=UTC).timestamp() * 1000)
 _ZONE_WORD = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
 
 
 def instant_ms(text: object) -> int | None:
     """``2026-05-02 09:19 UTC`` or ISO 8601 in milliseconds; a time without a zone is UTC.
 
-    :raises ValueError: it is no time.
+    :raises ValueError: it is no time, or none of :data:`YEARS`.
     """
     if text is None or text == "":
         return None
@@ -97,4 +118,7 @@ def instant_ms(text: object) -> int | None:
         moment = datetime.fromisoformat(words)
     except ValueError:
         raise ValueError(f"{text[:60]!r} is no time such as 2026-05-02T09:19:00Z") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not 0 <= at_ms < END_MS:
+        raise ValueError(f"{text[:60]!r} is not between {YEARS[0]} and {YEARS[1]}")
+    return at_ms

@@ -23,8 +23,7 @@ from marathond.core.score import EXTRACTOR
 from marathond.core.text import printable
 from marathond.ledger.verbs.imports import Details
 from marathond.ledger.verbs.trials import Fact, ScoreRow
-from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, Listed, Reading, Seen, instant_ms
-from marathond.service.importing.tree import NAME_MAX
+from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, NAME_MAX, Listed, Names, Reading, Seen, instant_ms
 
 MAX_BYTES = 256 << 20
 MAX_ROWS = 1_000_000
@@ -83,12 +82,13 @@ def read_table(path: Path, mapping: Sequence[str] = ()) -> Reading:
     listed: list[Listed] = []
     remarks: list[Listed] = []
     known: dict[str, int] = {}
+    names = Names()
     for line, cells in _rows(path, reader, listed):
         where = f"{path.name}:{line}"
         try:
             if len(cells) != len(header):
                 raise _Unreadable(f"{len(cells)} fields, the header has {len(header)}")
-            row = _row(path, line, dict(zip(header, cells, strict=True)), columns)
+            row = _row(path, line, dict(zip(header, cells, strict=True)), columns, names)
         except _Unreadable as error:
             listed.append(Listed("unreadable_row", where, str(error)))
             continue
@@ -165,9 +165,13 @@ def _columns(path: Path, header: Sequence[str], mapping: Sequence[str]) -> dict[
         if name:
             found[name] = column
     for name, aliases in FIELDS.items():
-        known = next((each for each in header if each.lower() in aliases and each not in spoken), None)
-        if known is not None:
-            found.setdefault(name, known)
+        known = [each for each in header if each.lower() in aliases and each not in spoken]
+        if name in found or not known:
+            continue
+        if len(known) > 1:
+            shown = " and ".join(printable(each, 40) for each in known)
+            raise Refused(f"{path}:1: {shown} could each be the {name}: say which with --map {printable(known[0], 40)}={name}")
+        found[name] = known[0]
     missing = [name for name in ("task", "reward") if name not in found]
     if "arm" not in found and "agent" not in found:
         missing.append("arm (or agent and model)")
@@ -188,16 +192,16 @@ def _cell(row: Mapping[str, str], columns: Mapping[str, str], name: str) -> str:
     return row[columns[name]].strip() if name in columns else ""
 
 
-def _row(path: Path, line: int, row: Mapping[str, str], columns: Mapping[str, str]) -> _Row:
+def _row(path: Path, line: int, row: Mapping[str, str], columns: Mapping[str, str], names: Names) -> _Row:
     """:raises _Unreadable: what the result is made of is missing, or not what its column holds."""
     remarks: list[tuple[str, str]] = []
 
     def cell(name: str) -> str:
         return _cell(row, columns, name)
 
-    task = _name(cell("task"), "task")
+    task = _name(names, cell("task"), "task")
     model = printable(cell("model"), NAME_MAX) or None
-    arm = _name(cell("arm"), "arm") if "arm" in columns else _name(cell("agent"), "agent") + (f" / {model}" if model else "")
+    arm = _name(names, cell("arm"), "arm") if "arm" in columns else _agent(names, cell("agent"), cell("model"))
     started_at_ms, why = _start(cell("started_at"))
     if why:
         remarks.append(("left_out", f"{columns['started_at']}: {why}: numbered after those whose start is known"))
@@ -253,10 +257,18 @@ def _start(text: str) -> tuple[int | None, str]:
         return None, str(error)
 
 
-def _name(text: str, what: str) -> str:
+def _name(names: Names, text: str, what: str) -> str:
     if not text:
         raise _Unreadable(f"{what}: empty")
-    return printable(text, NAME_MAX)
+    try:
+        return names.plain(what, text)
+    except ValueError as error:
+        raise _Unreadable(str(error)) from None
+
+
+def _agent(names: Names, agent: str, model: str) -> str:
+    """An arm is an agent with its model."""
+    return _name(names, agent, "agent") + (f" / {_name(names, model, 'model')}" if model else "")
 
 
 def _score(path: Path, line: int, row: Mapping[str, str], columns: Mapping[str, str]) -> ScoreRow | None:

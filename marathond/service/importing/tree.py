@@ -15,7 +15,7 @@ from typing import Any
 
 from marathond.core.errors import ArtifactError, Refused
 from marathond.core.text import printable
-from marathond.service.importing.seen import Listed
+from marathond.service.importing.seen import NAME_MAX, Listed
 from marathond.tasks.artifacts import read_bounded
 from marathond.tasks.paths import kind_of, open_folder, open_subfolder, translate
 
@@ -24,8 +24,8 @@ MAX_NAMES = 20_000
 MAX_FOLDERS = 200_000
 """Folders looked at in one source."""
 MAX_JSON_BYTES = 16 << 20
+TOO_MANY, UNREADABLE = "too_many", "unreadable"
 FOLDER, FILE, LINK = "folder", "file", "symbolic link"
-NAME_MAX = 200
 
 Parts = tuple[str, ...]
 
@@ -79,17 +79,20 @@ class Tree:
                 found: list[Entry] = []
                 for entry in listing:
                     if len(found) == MAX_NAMES:
-                        self.note("too_many", parts, f"more than {MAX_NAMES} entries: none of them was looked at")
+                        self.note(TOO_MANY, parts, f"more than {MAX_NAMES} entries: none of them was looked at")
                         return []
-                    status = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+                    try:
+                        status = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+                    except FileNotFoundError:  # removed since it was listed; the rest of the folder is there all the same
+                        continue
                     found.append(Entry(entry.name, kind_of(status.st_mode), status.st_uid, status.st_size))
         except FileNotFoundError:
             return []
         except OSError as error:
-            self.note("unreadable", parts, f"cannot be looked at: {error.strerror}")
+            self.note(UNREADABLE, parts, f"cannot be looked at: {error.strerror}")
             return []
         except ArtifactError as error:
-            self.note("unreadable", parts, error.detail)
+            self.note(UNREADABLE, parts, error.detail)
             return []
         return sorted(found, key=lambda entry: entry.name)
 
@@ -100,7 +103,7 @@ class Tree:
             if entry.kind == FOLDER and _is_text(entry.name):
                 found.append(entry)
             elif entry.kind == FOLDER:
-                self.note("unreadable", (*parts, os.fsencode(entry.name).decode(errors="backslashreplace")), "its name is not UTF-8")
+                self.note(UNREADABLE, (*parts, os.fsencode(entry.name).decode(errors="backslashreplace")), "its name is not UTF-8")
             elif entry.kind == LINK:
                 self.note("link", (*parts, entry.name), "a symbolic link, not followed")
             elif entry.kind != FILE:
@@ -117,10 +120,10 @@ class Tree:
         try:
             return read_bounded(self.root, "/".join(parts), max_bytes)
         except ArtifactError as error:
-            self.note("unreadable", parts, f"{error.detail} ({error.code})")
+            self.note(UNREADABLE, parts, f"{error.detail} ({error.code})")
             return None
         except OSError as error:
-            self.note("unreadable", parts, str(translate("", error).detail))
+            self.note(UNREADABLE, parts, str(translate("", error).detail))
             return None
 
     def table(self, parts: Parts) -> tuple[dict[str, Any] | None, bytes]:

@@ -19,8 +19,8 @@ from marathond.flow.score_row import score_row
 from marathond.ledger.verbs.imports import Details
 from marathond.ledger.verbs.trials import Fact, ScoreRow
 from marathond.service.importing.job import CONFIG, RESULT, Job, moment
-from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, GOAL_TIMEOUT
-from marathond.service.importing.tree import FOLDER, NAME_MAX, Parts, Tree
+from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, GOAL_TIMEOUT, NAME_MAX
+from marathond.service.importing.tree import FOLDER, Parts, Tree
 from marathond.tasks.scorefiles import collect
 
 VERIFIER, AGENT = "verifier", "agent"
