@@ -37,14 +37,20 @@ def since(text: str, now: int) -> int:
     :raises CallFailed: exit 2.
     """
     if match := _AGO.fullmatch(text):
-        return now - int(match[1]) * _SECONDS[match[2]] * 1000
+        return _after_1970(now - int(match[1]) * _SECONDS[match[2]] * 1000, text)
     from datetime import UTC, datetime
 
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as error:
         raise CallFailed(f"--since {text!r}: must be such as 90m, 2h, 1d or 2026-09-01T02:10:00Z", Exit.USAGE) from error
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+    return _after_1970(int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000), text)
+
+
+def _after_1970(at_ms: int, text: str) -> int:
+    if at_ms < 0:
+        raise CallFailed(f"--since {text!r}: is before 1970; nothing was", Exit.USAGE)
+    return at_ms
 
 
 def by(author: object, at_ms: int, reason: object) -> str:
@@ -102,7 +108,8 @@ def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
     if not answer["reopened"] and answer["imported"]:
         say(f"  imported, so nothing runs in {'its cell' if total == 1 else 'their cells'} again · undo: {undo}")
         return
-    say(f"  {plural(answer['reopened'], 'cell')} open again · undo (until the cell runs again; pause first): {undo}")
+    parked = f", {answer['parked']} parked (marathonctl unpark)" if answer["parked"] else ""
+    say(f"  {plural(answer['reopened'], 'cell')} open again{parked} · undo (until the cell runs again; pause first): {undo}")
 
 
 def _say_known(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any], total: int) -> None:

@@ -65,7 +65,7 @@ class Args:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
             raise self._wrong(name, f"must be a number from {low:g} to {high:g}")
-        return float(value)
+        return float(value) + 0.0  # of a negative zero: zero
 
     def flag(self, name: str) -> bool:
         value = self._given.get(name, False)

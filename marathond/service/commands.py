@@ -148,6 +148,7 @@ class Commands:
             "reopened": done.reopened,
             "left": done.left,
             "imported": done.imported,
+            "parked": done.parked,
             "count": {"voided": len(result.voided), "already": len(result.already), "refused": len(result.refused)},
             "voided": _rows(result.voided),
             "already": _rows(result.already),

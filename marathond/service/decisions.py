@@ -140,18 +140,21 @@ class Voided:
     left: int = 0
     imported: int = 0
     """Cells of imported campaigns among them, in which nothing runs again."""
+    parked: int = 0
+    """Cells that stay parked until a person opens them."""
 
 
 def void(c: sqlite3.Connection, choice: Choice, *, code: str, reason: str, author: str, now_ms: int) -> Voided:
     result = operator.void_trials(c, choose(c, choice), code=code, reason=reason, author=author, now_ms=now_ms)
     cells = json.dumps([trial.cell_id for trial in result.voided])
-    sql = """SELECT count(*) FILTER (WHERE origin = 'run' AND state = 'open'), count(*) FILTER (WHERE origin = 'import')
+    sql = """SELECT count(*) FILTER (WHERE origin = 'run' AND state = 'open'), count(*) FILTER (WHERE origin = 'import'),
+                 count(*) FILTER (WHERE origin = 'run' AND state = 'parked')
              FROM cell_state JOIN campaign USING (campaign_id) WHERE cell_id IN (SELECT value FROM json_each(?))"""
     mates = """SELECT count(*) FROM cell_state
                WHERE block_id IN (SELECT block_id FROM cell WHERE cell_id IN (SELECT value FROM json_each(?1)))
                    AND cell_id NOT IN (SELECT value FROM json_each(?1)) AND trial_id IS NOT NULL"""
-    reopened, imported = c.execute(sql, (cells,)).fetchone()
-    return Voided(result, int(reopened), int(c.execute(mates, (cells,)).fetchone()[0]), int(imported))
+    reopened, imported, parked = c.execute(sql, (cells,)).fetchone()
+    return Voided(result, int(reopened), int(c.execute(mates, (cells,)).fetchone()[0]), int(imported), int(parked))
 
 
 def unvoid(

@@ -131,6 +131,17 @@ def test_a_dry_run_says_what_the_real_one_does(rig: Rig) -> None:
     assert done.out.splitlines() == ["t0001 (plain) is scored again", "t0002 left as it is: it is not voided"]
 
 
+def test_a08_a_pair_over_a_parked_block_says_that_its_cells_stay_parked(rig: Rig) -> None:
+    rig.ask("void", "t0001", *WHY)
+    with rig.sql() as c:
+        parks.park_cell(c, have.cell(c, "zstd", "plain"), code="task_changed", detail="d", author="daemon", now_ms=now_ms())
+    assert rig.ask("unvoid", "t0001", *WHY) == "t0001 (plain) is scored again\n"
+    with rig.sql() as c:
+        assert c.execute("SELECT state FROM v_cell WHERE trial = 't0001'").fetchone()[0] == "done", "a park takes no result away"
+    said = rig.ask("void", "t0001", "--pair", *WHY).splitlines()
+    assert said[-1].startswith("  0 cells open again, 1 parked (marathonctl unpark) · undo")
+
+
 def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
     assert rig.ask("unvoid", "--block", "b0002", *WHY) == "no trial there was ever run; nothing was changed\n"
 
@@ -154,6 +165,8 @@ def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
         (["void", "--arm", "gaol", *WHY], 1, "no arm gaol in this campaign; there are: plain, goal"),
         (["void", "--arm", "goal", "--campaign", "y", *WHY], 1, "no campaign y in this ledger"),
         (["void", "--since", "yesterday", *WHY], 2, "--since 'yesterday': must be such as 90m"),
+        (["void", "--since", "999999d", *WHY], 2, "--since '999999d': is before 1970"),
+        (["void", "--since", "0001-01-01", *WHY], 2, "--since '0001-01-01': is before 1970"),
         (["void", "t0001", "--reason", " \x1b[2J "], 2, "reason: is needed"),
         (["unvoid", "t0001", "t0002"], 2, ""),
         (["unvoid", *WHY], 2, "unvoid: give one of"),

@@ -40,6 +40,11 @@ def test_a_reward_text_that_is_valid(text: str, value: float) -> None:
     assert read(txt=text).reward == Number(value, "reward.txt", "")
 
 
+def test_a_negative_zero_is_a_zero() -> None:
+    assert str(getattr(read(txt="-0.0").reward, "value", None)) == "0.0"
+    assert str(getattr(read({"partial_score": -0.0}).partial, "value", None)) == "0.0"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -96,7 +96,7 @@ class Payload:
         if why := not_a_number(value) or outside_unit(value):
             self.refuse(source, key, why)
             return None
-        return Number(float(value), source, key)
+        return Number(float(value) + 0.0, source, key)  # of a negative zero: zero
 
     def count(self, value: Any, source: str, key: str) -> Number | None:
         """A whole number from 0; refused by name when it is none."""

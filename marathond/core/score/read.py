@@ -138,7 +138,7 @@ class _Reader:
         if why := not_a_number(value) or outside_unit(value):
             self.payload.refuse(REWARD_TXT, "", why)
             return None
-        return Number(float(text), REWARD_TXT, "")
+        return Number(float(text) + 0.0, REWARD_TXT, "")  # of a negative zero: zero
 
     def _tests_by_rule(self) -> Tests | None:
         """None: no rule is about tests."""
