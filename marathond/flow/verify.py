@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,8 @@ GATEWAY_S, GATEWAY_PAUSE_S = 600.0, 2.0
 """How long a verifier that needs a judge waits for a gateway that is away."""
 
 NAMES_SHOWN, NAME_MAX = 20, 200
+
+_ONE_READING = threading.Lock()
 
 # $1: where the tests were uploaded.  The final place is cleared first: the agent may have left something there (fault c11).  Something of
 # the agent's that still lives may put it back at once; then mv would move the tests INTO it, and the agent's own would be run.
@@ -245,5 +248,7 @@ async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreRe
 
 
 def _read(run: RunDir, rules: Overrides, verifier_exited: bool) -> ScoreReading:
-    files, unread = collect(run.logs, more=files_of(rules))
-    return read_score(files, verifier_exited=verifier_exited, overrides=rules, unread=unread)
+    # One at a time: hostile files may take some hundred megabytes for a moment, and many trials may end together.
+    with _ONE_READING:
+        files, unread = collect(run.logs, more=files_of(rules))
+        return read_score(files, verifier_exited=verifier_exited, overrides=rules, unread=unread)

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from marathond.core.errors import ArtifactError
-from marathond.core.score import FIXED, Refusal, gate_file
+from marathond.core.score import FIXED, METRICS, REWARD_JSON, REWARD_TXT, STAGES, Refusal, gate_file
 from marathond.tasks.artifacts import read_bounded
 from marathond.tasks.paths import open_folder, open_subfolder, parts_of
 
 MAX_FILE_BYTES = 16 << 20
+MAX_BYTES = {REWARD_JSON: 1 << 20, REWARD_TXT: 1 << 20, METRICS: 4 << 20, STAGES: 4 << 20}
+"""Of those that hold a few numbers.  JSON takes twenty-five times its size once it is parsed, and an agent may have written it."""
 MAX_GATE_FILES, MAX_GATE_BYTES = 200, 32 << 20
 """Of the files that report one gate each, all together."""
 MAX_ENTRIES = 10_000
@@ -33,7 +35,7 @@ def collect(root: Path, prefix: str = "verifier", more: Iterable[str] = ()) -> t
     files: dict[str, bytes] = {}
     refused: list[Refusal] = []
     for name in dict.fromkeys((*FIXED, *more)):
-        _take(root, prefix, name, MAX_FILE_BYTES, files, refused)
+        _take(root, prefix, name, min(MAX_BYTES.get(name, MAX_FILE_BYTES), MAX_FILE_BYTES), files, refused)
     left = MAX_GATE_BYTES
     for name in _gate_files(root, prefix, refused):
         if name not in files:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marathond.core.score import COLUMNS, Fact, Number, ScoreReading, parse, read_score
+from marathond.core.score.payload import Payload
 from marathond.flow.score_row import score_row
 
 PROFILE = settings(max_examples=150, deadline=None)
@@ -60,6 +61,22 @@ def shuffled(draw: st.DrawFn, value: Any) -> Any:
     if isinstance(value, dict):
         return {key: shuffled(draw, value[key]) for key in draw(st.permutations(sorted(value)))}
     return [shuffled(draw, item) for item in value] if isinstance(value, list) else value
+
+
+def test_of_a_report_its_summary_alone_is_kept_unless_a_rule_asks_for_more() -> None:
+    report = {"results": {"summary": {"tests": 4, "passed": 3}, "tests": [{"n": 0.25}]}}
+    data = json.dumps(report).encode()
+    for name in ("ctrf.json", "a_ctrf.json", "a_pytest.json"):
+        assert Payload({name: data}, ()).table(name) == {"results": {"summary": report["results"]["summary"]}}
+        assert Payload({name: data}, (), [name]).table(name) == report
+        assert Payload({name: b"[]"}, ()).broken(name) and not Payload({name: b"{}"}, ()).broken(name)
+    rule = {"partial": parse("ctrf.json:results.tests[0].n")}
+    reading = read_score({"ctrf.json": data, "reward.txt": b"0"}, verifier_exited=True, overrides=rule)
+    assert reading.partial == Number(0.25, "ctrf.json", "results.tests[0].n")
+    assert (reading.tests_passed, reading.tests_total) == (
+        Number(3.0, "ctrf.json", "results.summary.passed"),
+        Number(4.0, "ctrf.json", "results.summary.tests"),
+    )
 
 
 @st.composite

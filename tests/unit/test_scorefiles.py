@@ -62,6 +62,14 @@ def test_links_pipes_and_folders_are_refused_by_name(logs: Path, tmp_path: Path)
     assert files == {} and {refusal.why for refusal in refused} >= {"verifier is a symbolic link (unsafe_path)"}
 
 
+def test_files_that_hold_a_few_numbers_may_be_no_larger_than_that(logs: Path) -> None:
+    """Parsed, hostile JSON takes twenty-five times its size: of one reading it must stay a few hundred megabytes."""
+    put(logs, reward_json=b" " * ((1 << 20) + 1), metrics_json=b" " * (4 << 20), ctrf_json=b" " * (5 << 20), reward_txt=b"1")
+    files, refused = collect(logs)
+    assert sorted(files) == ["ctrf.json", "metrics.json", "reward.txt"]
+    assert refused == [Refusal("reward.json", "", "more than 1048576 bytes (too_large)")]
+
+
 def test_too_large_files_are_refused_one_by_one_and_gates_together(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorefiles, "MAX_FILE_BYTES", 10)
     monkeypatch.setattr(scorefiles, "MAX_GATE_BYTES", 15)

@@ -5,11 +5,12 @@ Owns parsing each file once, and what is known of one that cannot be had whole. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from marathond.core.payload import MAX_WORDS, not_a_number, outside_unit, parse_json
 from marathond.core.score.model import Number, Refusal
+from marathond.core.score.names import CTRF, gate_file
 from marathond.core.text import printable
 
 MAX_REFUSALS = 200
@@ -18,7 +19,9 @@ MAX_REFUSALS = 200
 class Payload:
     """``flags`` and ``refusals`` grow while one reads.  ``unread``: files that are there and were not handed over."""
 
-    def __init__(self, files: Mapping[str, bytes], unread: Sequence[Refusal]) -> None:
+    def __init__(self, files: Mapping[str, bytes], unread: Sequence[Refusal], whole: Collection[str] = ()) -> None:
+        """:param whole: files of which more than the usual is asked; of another report nothing but its summary is kept in memory."""
+        self._whole = frozenset(whole)
         self._files, self._unread = files, {refusal.source for refusal in unread if refusal.source}
         self._documents: dict[str, tuple[Any] | None] = {}
         self.flags: list[str] = []
@@ -83,7 +86,7 @@ class Payload:
             if repaired:
                 self.flag(f"repaired:{source}")
             if not isinstance(value, dict) or "-" not in value:
-                return (value,)
+                return (value if source in self._whole else _kept(source, value),)
             self.flag("malformed_early_exit")
             self.refuse(source, "-", "keys and values are shifted by one: nothing in this file can be trusted")
         return None
@@ -114,3 +117,11 @@ class Payload:
             self.refuse(passed.source, passed.key, f"more than {total.key}")
             return None
         return passed, total
+
+
+def _kept(source: str, value: Any) -> Any:
+    """Of a report its summary: a row for each test takes twenty times its size as text, and there may be two hundred reports."""
+    if source != CTRF and gate_file(source) is None:
+        return value
+    results = value.get("results") if isinstance(value, dict) else None
+    return {"results": {"summary": results.get("summary")}} if isinstance(results, dict) else {} if isinstance(value, dict) else None

@@ -17,7 +17,7 @@ from marathond.core.score.model import Fact, Number, Refusal, ScoreReading, Word
 from marathond.core.score.names import CTRF, METRICS, REWARD_JSON, REWARD_TXT, STAGES, gate_file
 from marathond.core.score.parts import named_parts
 from marathond.core.score.payload import Payload
-from marathond.core.score.rules import RULE, Overrides, ScorePath, follow
+from marathond.core.score.rules import RULE, Overrides, ScorePath, files_of, follow
 from marathond.core.text import printable
 
 MAX_PARTS = 200
@@ -37,7 +37,8 @@ def read_score(
         ``test_rate``, ``tests_passed``, ``tests_total`` takes all three, since numbers of two sources are not of the same tests.
     :param unread: files that are there and were not handed over, with the reason (:func:`marathond.tasks.scorefiles.collect`).
     """
-    return _Reader(Payload(files, unread), verifier_exited, overrides or {}).read()
+    rules = overrides or {}
+    return _Reader(Payload(files, unread, files_of(rules)), verifier_exited, rules).read()
 
 
 class _Reader:
