@@ -81,8 +81,11 @@ def _build(aside: Path, path: Path, ledger_id: str, host: str, now_ms: int) -> N
             "INSERT INTO ledger_identity (singleton, ledger_id, created_at_ms, path, device, inode, host) VALUES (1, ?, ?, ?, ?, ?, ?)",
             (ledger_id, now_ms, str(path), status.st_dev, status.st_ino, host),
         )
+        # Here, for close() would do it, too, but tells nobody that the disk was full; the log, all that is whole then, is removed by name.
+        if conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            raise LedgerRefused("busy", f"ledger {path}: somebody reads it while it is made")
     finally:
-        conn.close()  # the last connection moves the write-ahead log into the file and syncs it
+        conn.close()
 
 
 def open_for_daemon(path: Path, *, host: str, filesystem_type: str, now_ms: int, pid: int | None = None) -> OpenedLedger:

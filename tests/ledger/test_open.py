@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("cannot mount a tmpfs here")
     yield point
     subprocess.run(["umount", str(point)], check=True)
+
+
+@pytest.mark.parametrize("ballast_kib", range(1100, 2000, 100))
+def test_f05_a_disk_that_fills_while_a_ledger_is_made_leaves_a_whole_one_or_none(small_disk: Path, ballast_kib: int) -> None:
+    """Closing moves the log into the file and says nothing when there is no room; then the log, all that was whole, was removed."""
+    (small_disk / "ballast").write_bytes(bytes(ballast_kib << 10))
+    there = small_disk / "ledger.db"
+    try:
+        create(there, host=HOST, now_ms=T0)
+    except LedgerRefused as refused:
+        assert refused.code == "disk_full" and [each.name for each in small_disk.iterdir()] == ["ballast"]
+    else:
+        with closing(sqlite3.connect(there)) as c:
+            assert c.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_f05_full_disk_is_refused(small_disk: Path) -> None:
