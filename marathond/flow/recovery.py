@@ -6,6 +6,8 @@ Must not touch anything without our labels; must not decide by the arm.
 
 from __future__ import annotations
 
+from functools import partial
+
 from marathond.core.errors import EngineError
 from marathond.core.model import TrialState, trial_label
 from marathond.flow import verify
@@ -65,6 +67,10 @@ async def _lost(world: World, context: TrialContext) -> tuple[str, str] | None:
         return "container_lost", f"the engine no longer knows container {docker_id[:12]}"
     if info.labels.get(LABEL_CLAIM) != context.token:
         return "container_lost", f"container {docker_id[:12]} carries another claim than {context.token}"
+    if not info.running and not ended and await _engine_went_on(world, context):
+        # While a daemon is there to see it, such an end is a question to a person: an agent may have ended its container itself.  That
+        # nobody looked just then must not make another attempt of it.
+        return None
     if not info.running and not ended:
         return "container_lost", f"container {docker_id[:12]} is {info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
     if container.started_at is not None and info.started_at != container.started_at:
@@ -73,6 +79,19 @@ async def _lost(world: World, context: TrialContext) -> tuple[str, str] | None:
         await world.look(lambda: world.engine.unpause(docker_id))  # the daemon was killed between pause and unpause
     await _begin_verifier(world, context)
     return await _agent_never_began(world, context)
+
+
+async def _engine_went_on(world: World, context: TrialContext) -> bool:
+    """Whether a container of another unfinished trial has run all the while: an engine that ended takes all of its containers along, or,
+    under live-restore, none."""
+    for trial_id in await world.ledger.read(trials.unfinished):
+        other = (await world.ledger.read(cell_context, trial_id)).container
+        if trial_id == context.trial_id or other is None or other.docker_id is None or other.started_at is None:
+            continue
+        seen = await world.look(partial(world.engine.inspect_container, other.docker_id))
+        if seen is not None and seen.running and seen.started_at == other.started_at:
+            return True
+    return False
 
 
 async def _begin_verifier(world: World, context: TrialContext) -> None:

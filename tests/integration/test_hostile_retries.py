@@ -6,14 +6,16 @@ The engine's words are then about what the agent left behind, and a void for the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import anyio
 import pytest
 
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import ExecSpec
 from tests.support.hostile import Ran, campaign
-from tests.support.rig import CALL_TIMEOUT_S, make_task
+from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, Rig, make_task
 
 pytestmark = pytest.mark.docker
 
@@ -97,3 +99,38 @@ def test_an_engine_that_refuses_for_this_container_alone_is_no_reason_for_anothe
             code, detail = ran.review(task)
             assert code == "verifier_not_started" and words in detail and "the engine could not start the verifier" in detail
         assert ran.rounds("pipe") == [("lost", None)]
+
+
+GO = "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"
+END_CONTAINER = "rm -f $(command -v sleep); kill -9 $(cat /proc/1/task/1/children); while :; do :; done"
+
+
+@pytest.mark.anyio
+async def test_c19_an_agent_that_ends_its_container_while_no_daemon_looks_earns_no_further_attempt(
+    docker_host: str, tmp_path: Path
+) -> None:
+    """The other trial's container has run all the while, so the engine did, too."""
+    tasks = [make_task(tmp_path, name, instruction=f"{GO}; {rest}") for name, rest in (("ends", END_CONTAINER), ("lives", "exit 0"))]
+    arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
+    async with Rig(docker_host, tasks=tasks, arms=arms, overrides={"admission.concurrency": 2, "limits.agent_timeout_s": 600}) as rig:
+        trials = {}
+        for name in ("ends", "lives"):
+            sql = "SELECT trial_id FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE task.name = ?"
+            trials[name] = await rig.until(sql, name)
+            await rig.agent_runs(trials[name])
+        docker_id = rig.one("SELECT docker_id FROM container WHERE trial_id = ?", trials["ends"])
+        await rig.kill()
+        (rig.root / "state" / "r" / f"t{trials['ends']:04d}" / "logs" / "artifacts" / "go").touch()
+        engine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
+        try:
+            with anyio.fail_after(PATIENCE_S):
+                while (info := await engine.inspect_container(docker_id)) is not None and info.running:  # noqa: ASYNC110 - an engine's word
+                    await anyio.sleep(0.1)
+        finally:
+            await engine.aclose()
+        await rig.start()
+        (rig.root / "state" / "r" / f"t{trials['lives']:04d}" / "logs" / "artifacts" / "go").touch()
+        await rig.until_done()
+        assert rig.sql("SELECT code, reason FROM void") == [], rig.story()
+        assert dict(rig.sql("SELECT trial_id, state FROM trial")) == {trials["ends"]: "review", trials["lives"]: "scored"}
+        assert rig.one("SELECT code FROM review") == "container_ended"
