@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from marathond.core.audit.rules import RULES
 from marathond.core.errors import Refused
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
 from marathond.ledger.open import open_readonly
-from marathond.ledger.verbs import admission, artifacts, campaigns, imports, notices, operator, runs, trials
+from marathond.ledger.verbs import admission, artifacts, audit, campaigns, imports, notices, operator, runs, trials
 from marathond.ledger.verbs.imports import Details, ImportedCell, ImportedTrial, Withdrawal
 from marathond.ledger.verbs.results import read_results
 from marathond.ledger.verbs.trials import Fact, ScoreRow
@@ -261,3 +262,19 @@ def test_it_has_a_life_in_the_ledger(tmp_path: Path) -> None:
              WHERE v_cell.task = 'zstd' AND v_cell.arm = 'plain'"""
     assert [tuple(row) for row in c.execute(sql)] == [("deadline", 1, 1800.0)]
     c.close()
+
+
+def test_e04_the_audit_knows_of_an_imported_trial_what_its_source_says_and_no_more(c: sqlite3.Connection) -> None:
+    """By a budget or not; nothing that only our own side measures (overruns, takeovers) may be looked at in it and found ok."""
+    said = {"spent": ("deadline", 90_000), "own": ("agent", 5_000), "silent": (None, None)}
+    begun = imports.begin_import(c, "ends", kind="csv", source="/t.csv", author="ana", refused=[], conditions={}, now_ms=NOW)
+    imports.add_cells(c, begun, [("zstd", arm, 1) for arm in said])
+    trials = [ImportedTrial(arm, arm, Details(ended_by=end, agent_ms=ms), SCORE) for arm, (end, ms) in said.items()]
+    imports.import_cells(c, begun, [ImportedCell("zstd", each.key, 1, (each,)) for each in trials], now_ms=NOW)
+    campaign = int(c.execute("SELECT campaign_id FROM campaign WHERE name = 'ends'").fetchone()[0])
+    found = {each.arm: each for each in audit.facts(c, campaign, now_ms=NOW).trials}
+    assert {arm: (each.budget_ended, each.agent_ms, each.ended_by) for arm, each in found.items()} == {
+        "spent": (True, 90_000, None), "own": (False, 5_000, None), "silent": (None, None, None)
+    }  # fmt: skip
+    look = next(rule for rule in RULES if rule.code == "overrun_disparity").look(audit.facts(c, campaign, now_ms=NOW))
+    assert (look.looked_at, look.of) == (0, 0)

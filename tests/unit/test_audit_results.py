@@ -248,6 +248,16 @@ def test_b14_trials_in_different_images_are_named_by_arm() -> None:
     assert found.detail == "5 trials ran in 2 different images: zstd in 4 (plain 2, goal 2), 0123456789ab in 1 (goal 1)"
 
 
+def test_e04_a_source_that_tells_budgets_alone_is_bounded_not_taken_for_the_whole() -> None:
+    """An import: its deadlines are known, and of the rest it is not told how they ended."""
+    seen = look("budget_binding", facts([*rows(8, budget_ended=True), *rows(20, first=50, budget_ended=None)]))
+    assert (seen.looked_at, seen.found) == (8, ()) and "of 20 of 28 done cells it is not known" in seen.unseen
+    seen = look("budget_binding", facts([*rows(8, budget_ended=None), *rows(80, first=50)]))
+    assert (seen.found, seen.unseen) == ((), "")
+    sure = look("budget_binding", facts([*rows(30, budget_ended=True), *rows(2, first=50, budget_ended=None)]))
+    assert "plain 15 of 16" in sure.found[0].detail and not sure.unseen
+
+
 @pytest.mark.parametrize(
     ("code", "values"),
     [

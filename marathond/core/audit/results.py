@@ -47,20 +47,27 @@ def signature(trial: TrialFact) -> frozenset[str]:
 def budget_binding(facts: Facts) -> Look:
     done = scored(facts, compared_arms(facts))
     told = [trial for trial in done if trial.budget_ended is not None]
-    found = []
-    for what, groups in (("arm", {arm: [t for t in told if t.arm == arm] for arm in compared_arms(facts)}), ("task", by_task(told))):
-        bound = [(name, sum(bool(t.budget_ended) for t in group), len(group)) for name, group in groups.items() if _bound(group)]
+    found, doubtful = [], False
+    for what, groups in (("arm", {arm: [t for t in done if t.arm == arm] for arm in compared_arms(facts)}), ("task", by_task(done))):
+        # A source that names budgets alone (an import) would show all by them: an end that is not known is none by a budget, or may be one.
+        bound = [(name, sum(t.budget_ended is True for t in group), len(group)) for name, group in groups.items() if _bound(group)]
+        doubtful = doubtful or any(_bound(group, unknown=True) for group in groups.values())
         if bound:
             listed = some([f"{name} {ended} of {of}" for name, ended, of in bound])
             judged = sum(len(group) >= ENDINGS_AT_LEAST for group in groups.values())
             words = f"most done cells end by their budget in {len(bound)} of {plural(judged, what)} with enough of them: {listed}"
             found.append(Found("budget_binding", "warning", f"{what}s", words))
     unseen = "of no done cell is it known how its agent ended" if done and not told else ""
+    if told and doubtful and not found:
+        unseen = (
+            f"of {len(done) - len(told)} of {plural(len(done), 'done cell')} it is not known whether a budget ended them: most may have"
+        )
     return Look(len(told), len(done), "done cells", tuple(found), unseen)
 
 
-def _bound(group: Sequence[TrialFact]) -> bool:
-    ended = sum(bool(trial.budget_ended) for trial in group)
+def _bound(group: Sequence[TrialFact], *, unknown: bool = False) -> bool:
+    """:param unknown: what an end counts of which nobody knows whether it was by a budget."""
+    ended = sum(unknown if trial.budget_ended is None else trial.budget_ended for trial in group)
     ways = sum(comb(len(group), k) for k in range(ended, len(group) + 1))
     return bool(ways / 2 ** len(group) < UNLIKELY)
 

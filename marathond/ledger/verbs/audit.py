@@ -140,6 +140,11 @@ class _Trials:
             trial |= {name: row[name] for name in ("ended_by", "agent_ms", "limit_ms", "overrun_ms")}
             if trial["state"] == "running":
                 trial["running_ms"] = max(0, self.now_ms - row["started_at_ms"])
+        # Not its ended_by: rules over how agents ended look at what only our own side measures (overruns, takeovers), and would say ok.
+        sql = """SELECT trial_id, iif(ended_by IS NULL, NULL, ended_by IN (SELECT name FROM budget_end)) AS budget_ended, agent_ms
+                 FROM imported_trial WHERE trial_id >= {from_id}"""
+        for trial, row in self._each(sql):
+            trial |= {"budget_ended": row["budget_ended"], "agent_ms": row["agent_ms"]}
 
     def _containers(self) -> None:
         for trial, row in self._each("SELECT trial_id, image_id, context_digest FROM container WHERE trial_id >= {from_id}"):
