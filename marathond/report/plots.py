@@ -36,6 +36,7 @@ STEPS_AT_MOST = 400
 OTHERS_AT_MOST = 12
 """More arms than this, and a panel shows its own curve alone."""
 HOUR_MS = 3_600_000
+NO_BREAK = "\u00a0"
 
 Row = tuple[str, float, Interval | None, str]
 
@@ -47,7 +48,10 @@ def contrasts_forest(contrasts: Sequence[ContrastResult]) -> Iterable[Forest]:
         for each in contrasts:
             found = each.of(metric)
             if found is not None and found.tasks is not None:
-                text = f"{signed(found.tasks.difference)} {interval(found.tasks.interval)}"
+                span = found.tasks.interval
+                # No-break: a narrow column parts the number from its interval, never the interval.
+                beside = "no interval" if span is None else interval(span).replace(" ", NO_BREAK)
+                text = f"{signed(found.tasks.difference)} {beside}"
                 rows.append((f"{word(each.a)} - {word(each.b)}", found.tasks.difference, found.tasks.interval, text))
         if rows:
             title = f"Differences in {metric.value.replace('_', ' ')}, with 95 % intervals"

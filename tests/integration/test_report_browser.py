@@ -35,6 +35,7 @@ CUT = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e
 SMALLEST = (
     "Math.min(...[...document.querySelectorAll('p, td, th, .label, .value, .x span')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
 )
+OVERFLOWS = "[...document.querySelectorAll('.row > span')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -53,6 +54,15 @@ def long_names() -> Results:
     """Names as long as they are shown, without a place to break, thirteen arms."""
     arms = [f"harness-{number:02d}-{'m' * 90}" for number in range(1, 14)]
     return replace(a_campaign(tasks=6, arms=arms, replicates=2), contrasts=())
+
+
+def two_tasks() -> Results:
+    """So few that intervals go beyond every axis: with one degree of freedom t is 12.7."""
+    few = a_campaign(tasks=2, replicates=2)
+    arms = [arm.name for arm in few.arms]
+    by_task = dict(zip(few.tasks, (0.9, 0.2), strict=True))
+    cells = [replace(cell, reward=by_task[cell.task] if cell.arm == arms[0] else 0.1, partial=by_task[cell.task]) for cell in few.cells]
+    return replace(few, cells=tuple(cells), contrasts=())
 
 
 def stopped() -> Results:
@@ -75,6 +85,7 @@ CASES: dict[str, Callable[[], Document]] = {
     "long-names": lambda: whole(long_names()),
     "page-of-long-names": lambda: one_page(long_names()),
     "withheld": lambda: whole(stopped()),
+    "intervals-beyond-the-axis": lambda: whole(two_tasks()),
 }
 
 
@@ -95,6 +106,7 @@ def test_it_fits_asks_for_nothing_and_complains_of_nothing(case: str, tmp_path: 
                     assert there == width and needed <= there, f"{case} at {width}: {await tab.evaluate(STICKS_OUT)}"
                     assert await tab.evaluate(STICKS_OUT) == []
                     assert await tab.evaluate(CUT) == 0
+                    assert await tab.evaluate(OVERFLOWS) == []
                     assert await tab.evaluate(SMALLEST) >= 9
                     grounds.add(await tab.evaluate(GROUND))
             assert len(grounds) == 2  # light and dark
