@@ -20,7 +20,7 @@ from tests.support.ledgers import T0
 @pytest.fixture
 def c() -> Iterator[sqlite3.Connection]:
     made = have.memory_ledger()
-    arms = [have.arm("plain"), have.arm("goal"), have.ArmRow("ref", "oracle", "h1", "{}")]
+    arms = [have.arm("plain"), have.arm("goal"), have.ArmRow("ref", "oracle", "h1", "{}"), have.ArmRow("idle", "nop", "h1", "{}")]
     have.fill(made, have.submission(arms=arms, replicates=2))
     yield made
     made.close()
@@ -75,6 +75,14 @@ def test_d06_other_trials_are_counted_with_their_failures_and_no_arm(c: sqlite3.
     counted = ourside.alike(others)
     assert (counted.others, counted.failures) == (3, {"log:dns": 2, "setup_error": 1})
     assert (counted.oracles, counted.oracle_failures) == (1, {"log:dns": 1})
+
+
+def test_d06_an_arm_that_does_nothing_does_not_hide_what_hit_all_the_others(c: sqlite3.Connection) -> None:
+    mine = have.bring_to(c, have.cell(c, "zstd", "plain"), "verifying").trial_id
+    score(c, "idle", 0.0)
+    score(c, "goal", 0.0, "log:dns")
+    score(c, "plain", 0.0, "log:dns", replicate=2)
+    assert ourside.alike(evidence.other_trials(c, mine)).everywhere("log:dns")
 
 
 def test_a_voided_trial_is_no_other_trial(c: sqlite3.Connection) -> None:

@@ -42,7 +42,10 @@ def judge_seen(c: sqlite3.Connection, trial_id: int, *, since_mono_ms: int) -> J
 
 
 def other_trials(c: sqlite3.Connection, trial_id: int) -> list[OtherTrial]:
-    """Every other trial of the same task and campaign that has been scored or is in review."""
+    """Every other trial of the same task and campaign that has been scored or is in review.
+
+    None of an arm that does nothing: it fails in its own way, and beside it nothing could be said to have hit everybody.
+    """
     rows = c.execute(
         """SELECT arm.kind = 'oracle' AS oracle, iif(other.state = 'scored', other.reward, NULL) AS reward,
                (SELECT flags_json FROM score WHERE score.trial_id = other.trial_id ORDER BY score_id DESC LIMIT 1) AS flags,
@@ -50,7 +53,8 @@ def other_trials(c: sqlite3.Connection, trial_id: int) -> list[OtherTrial]:
                (SELECT evidence_json FROM review WHERE review.trial_id = other.trial_id AND decided_at_ms IS NULL) AS evidence
            FROM trial JOIN cell USING (cell_id) JOIN cell AS near ON near.task_id = cell.task_id
                JOIN trial AS other ON other.cell_id = near.cell_id JOIN arm ON arm.arm_id = other.arm_id
-           WHERE trial.trial_id = ?1 AND other.trial_id <> ?1 AND other.state IN ('scored', 'review') ORDER BY other.trial_id""",
+           WHERE trial.trial_id = ?1 AND other.trial_id <> ?1 AND other.state IN ('scored', 'review')
+               AND arm.kind <> 'nop' ORDER BY other.trial_id""",
         (trial_id,),
     ).fetchall()
     return [OtherTrial(bool(row["oracle"]), row["reward"], _flags(row), row["review"]) for row in rows]
