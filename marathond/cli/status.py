@@ -157,7 +157,7 @@ def _imported(status: Status, where: Screen) -> list[str]:
     lines = [where.fit(f"{where.paint(f'campaign {clean(status.campaign)}', 'bold')}  imported: nothing runs in it")]
     for row in status.readings:
         listed = f", {row.refused} listed and not taken" if row.refused else ""
-        words = f"{plural(row.trials, 'trial')} from {clean(row.source)} ({clean(row.kind)})"
+        words = f"{plural(row.trials, 'trial')}{row.broken_off} from {clean(row.source)} ({clean(row.kind)})"
         lines.append(where.fit(f"  {words} by {clean(row.author)} at {clock(row.at_ms, status.now_ms)}{listed}"))
     review = [where.fit(f"  {_reviews(status)}")] if cells.review else []
     return [*lines, where.fit(f"cells {cells.total}: {' · '.join(counts)}"), *review]

@@ -181,7 +181,8 @@ CREATE TABLE import (
     source       TEXT    NOT NULL,                 -- the path as it was given
     author       TEXT    NOT NULL,
     at_ms        INTEGER NOT NULL,
-    refused_json TEXT    NOT NULL CONSTRAINT import_refused_is_json CHECK (json_valid(refused_json))
+    refused_json TEXT    NOT NULL CONSTRAINT import_refused_is_json CHECK (json_valid(refused_json)),
+    planned      INTEGER NOT NULL DEFAULT 0        -- trials it was to bring; fewer imported_trial rows: it was broken off
 ) STRICT;
 
 CREATE TABLE imported_trial (

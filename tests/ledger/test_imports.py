@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,28 @@ def test_f02_killed_anywhere_it_leaves_whole_cells_and_the_next_brings_the_rest(
     assert live == 0 and len(rows) < len(totals(whole)[0])
     states = {row[1] for row in rows}
     assert states <= {"scored", "voided"}, "nothing is ever found in work"
+    if said := reports(broken):  # killed later than its first row
+        assert said[0].startswith(f"{len(rows)} trial") and " of 15, then it was broken off, from " in said[0]
     carry_out(broken, planned(broken, out))
     assert totals(broken) == totals(whole)
     again = planned(broken, out)
     assert not again.choice.cells and again.choice.unchanged == 15
+
+
+def reports(ledger: Path) -> tuple[str, ...]:
+    """Where the report says that its campaign was read from; empty: there is no campaign yet."""
+    with closing(open_readonly(ledger)) as c:
+        try:
+            return read_results(c, None).imported
+        except Refused:
+            return ()
+
+
+def test_a_whole_import_is_not_said_to_be_broken_off(tmp_path: Path) -> None:
+    out, ledger = plant(tmp_path), made(tmp_path / "whole.db")
+    carry_out(ledger, planned(ledger, out))
+    (said,) = reports(ledger)
+    assert said.startswith("15 trials from ") and "broken off" not in said
 
 
 def test_a_second_import_writes_nothing(tmp_path: Path) -> None:

@@ -56,5 +56,5 @@ def plant_truth(c: sqlite3.Connection) -> None:
         """INSERT INTO trial (trial_id, cell_id, arm_id, claim_id, attempt, run_id, state, created_at_ms)
            VALUES (777, 77, 77, 777, 1, (SELECT max(run_id) FROM run), 'new', 1)"""
     )
-    c.execute("INSERT INTO import VALUES (1, 77, 'csv', 's', 'ana', 1, '[]')")
+    c.execute("INSERT INTO import VALUES (1, 77, 'csv', 's', 'ana', 1, '[]', 1)")
     c.execute(f"{TRIAL} VALUES (777, 1, 'k', 'h')")

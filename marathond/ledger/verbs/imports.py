@@ -108,11 +108,13 @@ def begin_import(
     author: str,
     refused: Sequence[Mapping[str, str]],
     conditions: Mapping[str, str],
+    planned: int = 0,
     now_ms: int,
 ) -> int:
     """The reading of ``source``, in a campaign that is made when there is none.  Returns the import's id.
 
     :param refused: what was listed and not taken.
+    :param planned: how many trials are to follow; a reading with fewer was broken off.
     :raises Refused: a campaign of that name was run here.
     """
     check_name(c, name)
@@ -125,8 +127,8 @@ def begin_import(
         )
     campaign_id = scalar(c, "SELECT campaign_id FROM campaign WHERE name = ?", (name,))
     cursor = c.execute(
-        "INSERT INTO import (campaign_id, kind, source, author, at_ms, refused_json) VALUES (?, ?, ?, ?, ?, ?)",
-        (campaign_id, kind, source, author, now_ms, dump([dict(each) for each in refused])),
+        "INSERT INTO import (campaign_id, kind, source, author, at_ms, refused_json, planned) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (campaign_id, kind, source, author, now_ms, dump([dict(each) for each in refused]), planned),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -251,7 +253,8 @@ def imported_row(c: sqlite3.Connection, trial_id: int) -> ImportedRow | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """One reading of a source into a campaign.  ``refused``: entries that it listed and did not take."""
+    """One reading of a source into a campaign.  ``refused``: entries that it listed and did not take; ``planned``: trials that it was to
+    bring."""
 
     import_id: int
     kind: str
@@ -260,6 +263,16 @@ class ReadingRow:
     at_ms: int
     trials: int
     refused: int
+    planned: int = 0
+
+    @property
+    def broken_off(self) -> str:
+        """Words behind the number of trials; empty: it came to its end."""
+        return broken_off(self.trials, self.planned)
+
+
+def broken_off(trials: int, planned: int) -> str:
+    return f" of {planned}, then it was broken off," if trials < planned else ""
 
 
 def readings(c: sqlite3.Connection, campaign_id: int) -> list[ReadingRow]:
@@ -267,7 +280,7 @@ def readings(c: sqlite3.Connection, campaign_id: int) -> list[ReadingRow]:
     rows = c.execute(
         """SELECT import_id, kind, source, author, at_ms,
                (SELECT count(*) FROM imported_trial WHERE imported_trial.import_id = import.import_id) AS trials,
-               json_array_length(refused_json) AS refused
+               json_array_length(refused_json) AS refused, planned
            FROM import WHERE campaign_id = ? ORDER BY import_id""",
         (campaign_id,),
     ).fetchall()

@@ -19,6 +19,7 @@ from marathond.core.money import NUSD
 from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
+from marathond.ledger.verbs.imports import broken_off
 from marathond.ledger.verbs.sql import must, one, scalar
 from marathond.ledger.verbs.stored import progress, tasks_of
 
@@ -246,7 +247,7 @@ def _money(c: sqlite3.Connection, campaign_id: int) -> tuple[Mapping[str, float]
 def _imported(c: sqlite3.Connection, campaign_id: int) -> tuple[str, ...]:
     rows = c.execute(
         """SELECT kind, source, author, at_ms, iif(json_type(refused_json) = 'array', json_array_length(refused_json), 0) AS refused,
-               (SELECT count(*) FROM imported_trial WHERE imported_trial.import_id = import.import_id) AS trials
+               (SELECT count(*) FROM imported_trial WHERE imported_trial.import_id = import.import_id) AS trials, planned
            FROM import WHERE campaign_id = ? ORDER BY import_id""",
         (campaign_id,),
     )
@@ -257,4 +258,5 @@ def _reading(row: sqlite3.Row) -> str:
     at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     refused = f", {row['refused']} listed and not taken" if row["refused"] else ""
     trials = f"{row['trials']} trial{'' if row['trials'] == 1 else 's'}"
+    trials += broken_off(row["trials"], row["planned"])
     return f"{trials} from {row['source']} ({row['kind']}) by {row['author']} at {at}{refused}"

@@ -153,6 +153,7 @@ def carry_out(ledger: Path, planned: Planned, progress: Callable[[int, int], Non
             author=planned.author,
             refused=[asdict(each) for each in choice.listed],
             conditions=reading.conditions,
+            planned=len(choice.trials),
             now_ms=_now_ms(),
         )
         writer.write(imports.add_cells, import_id, choice.grid)
