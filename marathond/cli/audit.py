@@ -7,6 +7,7 @@ What is found where it happens (by the gateway's journal, the engine, an agent's
 listed below the rules, and counts for the exit status.
 
 Exit status: 1 an error or a stop-loss was found, or stands open and nobody has acknowledged it; 4 a rule broke or could not see; else 0.
+What the files of an import do not tell is said to be unknown, and is no 4: nothing that anybody does would change it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class Asked:
     why: str = ""
 
     @property
+    def broke(self) -> bool:
+        return bool(self.why) and not self.look.unseen
+
+    @property
     def verdict(self) -> str:
         if self.look.found:
             return FOUND
@@ -68,7 +73,8 @@ class Report:
         found = any(found.severity in ALARMS for each in self.asked for found in each.look.found)
         if found or any(each.severity in ALARMS and not each.acked for each in self.beside):
             return Exit.FAILED
-        return Exit.BLIND if any(each.why for each in self.asked) else Exit.OK
+        blind = [each for each in self.asked if each.why and (each.broke or self.facts.origin == "run")]
+        return Exit.BLIND if blind else Exit.OK
 
 
 def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
@@ -216,6 +222,7 @@ def _verdict(report: Report, where: Screen) -> Iterator[str]:
     blind = sum(bool(each.why) for each in report.asked)
     words = f"campaign {clean(report.facts.campaign)}: {found} found; {silent} of {len(report.asked)} rules looked and found nothing"
     words += f", {len(report.asked) - judged} have nothing to look at yet" if judged < len(report.asked) else ""
-    words += f", {blind} could not see" if blind else ""
+    what = " what was not imported" if report.facts.origin == "import" else ""
+    words += f", {blind} could not see{what}" if blind else ""
     shade = {Exit.FAILED: "red", Exit.BLIND: "yellow"}.get(Exit(report.exit_code), "green")
     yield from (where.paint(part, shade) for part in wrapped(words, where))

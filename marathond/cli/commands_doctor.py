@@ -34,7 +34,7 @@ def audit(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) 
     """Ask every rule of the audit now, and say over how much it could look.  Reads only; needs no daemon.
 
     Exit status: 0 nothing found but information and warnings, 1 an error or a stop-loss is found or open, 4 a rule could not see or the
-    ledger cannot be looked at.
+    ledger cannot be looked at.  What the files of an import do not tell is listed as unknown, and is no 4.
     """
     from marathond.cli import audit as view
 

@@ -180,10 +180,20 @@ def findings(all_of: Sequence[Results]) -> Section:
     shown = sorted((each for each in every.values() if each.closed_at_ms is None), key=_worst_first)
     over = len(every) - len(shown)
     tail = lines([f"{many(over, 'finding')} {'is' if over == 1 else 'are'} over."] if over else [], Tone.QUIET)
+    unasked = tuple(Line(f"{nobody_asked(one)}.", Tone.WARN) for one in all_of if one.origin == "import")
+    tail = (*unasked, *tail)
     if not shown:
-        return Section("findings", "Open findings", (Line("None is open."), *tail))
+        none = () if len(unasked) == len(all_of) else (Line("None is open."),)
+        return Section("findings", "Open findings", (*none, *tail))
     columns = (Col("severity"), Col("code"), prose("what", 20), prose("to do", 16), prose("acked by", 8))
     return Section("findings", "Open findings", (Table(columns, tuple(map(_finding, shown))), *tail))
+
+
+def nobody_asked(one: Results) -> str:
+    """The daemon asks the rules of the audit about its own campaigns alone, so that an import has no findings, whatever is wrong."""
+    return (
+        f"nobody has looked for findings of {word(one.campaign)}, which is imported: see marathonctl audit --campaign {word(one.campaign)}"
+    )
 
 
 def _worst_first(each: FindingResult) -> tuple[int, str, str, int]:

@@ -98,6 +98,8 @@ def _findings(one: Results) -> Line:
     shown = sorted(
         (each for each in one.findings if each.closed_at_ms is None), key=lambda each: (not each.stop_loss, each.code, each.subject)
     )
+    if not shown and one.origin == "import":
+        return Line(f"Open findings: {opening.nobody_asked(one)}.", Tone.WARN)
     if not shown:
         return Line("Open findings: none.")
     named = [f"{word(each.code)} ({word(each.subject, 60)}{', stop-loss' if each.stop_loss else ''})" for each in shown[:FINDINGS_NAMED]]

@@ -25,6 +25,7 @@ from marathond.core.audit.rule import Found, Look, Rule
 from marathond.ledger.verbs import findings, runs
 from marathond.service.doctor import run, sources
 from marathond.service.doctor.ground import PREFIX, remove_leftovers
+from marathond.service.doctor.planted import ARMS, TASKS
 from marathond.service.doctor.plants import PLANTS
 from marathond.service.doctor.run import Proof, loud, prove_rules, unproven
 from marathond.service.doctor.scratch import Scratch
@@ -389,3 +390,39 @@ def test_e02_every_count_names_its_campaign_and_its_total(
     assert first.endswith("campaign scratch (48 cells), 1 of 2 campaigns")
     table = [line for line in lines if line.split()[1:2] in (["requests:"], ["receipts:"], ["exports:"])]
     assert len(table) == 3 and all(" of " in line and "campaign scratch" in line for line in table)
+
+
+def finished(scratch: Scratch) -> None:
+    """Every cell is done; the daemon was stopped in order."""
+    scratch.clean()
+    runs.end_run(scratch.c, reason="SIGTERM", now_ms=scratch.now_ms)
+    scratch.commit()
+
+
+def test_e04_after_the_end_a_daemon_that_was_stopped_in_order_leaves_nothing_dead_and_nothing_unknown() -> None:
+    with Scratch(replicates=5) as scratch:
+        finished(scratch)
+        rows = looked(scratch)
+        told = ("daemon", "observation engine", "observation disk", "observation waiting", "observation clock_offset", "audit", "findings")
+        assert {name: rows[name].verdict for name in told} == dict.fromkeys(told, NOTHING)
+        assert {row.verdict for name, row in rows.items() if name.startswith("networks")} == {NOTHING}
+        assert "nothing is left to run" in rows["daemon"].why and "nothing is left to run" in rows["observation disk"].why
+
+
+def test_e01_a_daemon_that_was_stopped_with_cells_left_is_dead() -> None:
+    with Scratch(replicates=2) as scratch:
+        scratch.clean(replicates=[1])
+        runs.end_run(scratch.c, reason="SIGTERM", now_ms=scratch.now_ms)
+        rows = looked(scratch)
+    assert rows["daemon"].verdict == DEAD and rows["observation disk"].verdict == UNKNOWN
+
+
+def test_e04_a_network_that_is_still_leased_is_unknown_also_after_the_end() -> None:
+    with Scratch(replicates=5) as scratch:
+        scratch.clean(replicates=range(1, 5))
+        scratch.clean(replicates=[5], arms=ARMS[1:])
+        for task in TASKS[1:]:
+            scratch.trial(task=task, arm=ARMS[0], replicate=5)
+        scratch.trial(task=TASKS[0], arm=ARMS[0], replicate=5, leaked=True)
+        runs.end_run(scratch.c, reason="SIGTERM", now_ms=scratch.now_ms)
+        assert {row.verdict for name, row in looked(scratch).items() if name.startswith("networks")} == {UNKNOWN}

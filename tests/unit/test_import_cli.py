@@ -212,3 +212,24 @@ def test_other_commands_say_that_nothing_runs_in_it(run: Run, out: Path) -> None
     code, _, err = run("wait", "--campaign", "marathon-full")
     assert code == Exit.FAILED and "imported, so nothing runs in it" in err
     assert "was imported: its files stay" in run("logs", "t0015")[2]
+
+
+def test_e04_what_an_import_does_not_tell_is_said_and_no_reason_to_look_again_and_it_needs_no_daemon(run: Run) -> None:
+    """A table of trials knows no images and no verifier's output: nothing that anybody does would open that eye."""
+    assert run("import", "--csv", PUBLIC, "--name", "old")[0] == Exit.OK
+    code, out, _ = run("audit", "--campaign", "old")
+    assert code == Exit.OK and "image_stale              unknown" in out
+    assert "unknown: image_stale: of no trial is the image known" in out
+    assert "could not see what was not imported" in out.splitlines()[-1]
+    code, out, _ = run("doctor", "--campaign", "old", "--json")
+    rows = {row["name"]: row for row in json.loads(out)["sources"]}
+    assert code == Exit.OK, [row for row in rows.values() if row["verdict"] not in ("ok", "nothing yet")]
+    assert "imported" in rows["daemon"]["why"]
+
+
+def test_e04_a_report_of_an_import_says_that_nobody_looked_for_findings(run: Run) -> None:
+    run("import", "--csv", PUBLIC, "--name", "old")
+    for form in ([], ["--page"]):
+        text = run("report", "--campaign", "old", *form)[1]
+        assert "None is open" not in text and "Open findings: none" not in text
+        assert "marathonctl audit --campaign old" in text

@@ -49,6 +49,25 @@ def look(place: Place) -> list[Source]:
     ]
 
 
+def at_rest(place: Place) -> str:
+    """Why nobody needs to look any more: the daemon was stopped in order and no cell of the campaign is to be run.  Empty: they must."""
+    run = runs.last_run(place.c)
+    if run is None or run.stopped_at_ms is None or place.daemon.alive is not False:
+        return ""
+    if place.count("SELECT count(*) FROM campaign WHERE campaign_id = ? AND origin = 'import'"):
+        return "imported, and nothing of it is ever run"
+    left = place.count("SELECT count(*) FROM cell_state WHERE campaign_id = ? AND state IN ('open', 'claimed')")
+    return "" if left else "nothing is left to run"
+
+
+def _missed(place: Place) -> tuple[str, str]:
+    """The verdict on a word of the daemon that is missing or old, and what is to be added to it."""
+    if place.daemon.alive:
+        return DEAD, ""
+    rest = at_rest(place)
+    return (NOTHING, f"; {rest}") if rest else (UNKNOWN, "")
+
+
 def _daemon(place: Place) -> Iterator[Source]:
     run = runs.last_run(place.c)
     if run is None:
@@ -58,12 +77,8 @@ def _daemon(place: Place) -> Iterator[Source]:
     if place.daemon.alive is None:
         yield Source("daemon", HOUSE, UNKNOWN, None, 1, "daemons", place.daemon.why)
     elif not place.daemon.alive:
-        left = place.count("SELECT count(*) FROM cell_state WHERE campaign_id = ? AND state IN ('open', 'claimed')")
-        orderly = run.stopped_at_ms is not None and not left
-        words = f"not running ({place.daemon.why}), last seen {ago(age)} ago"
-        yield Source(
-            "daemon", HOUSE, NOTHING if orderly else DEAD, 0, 1, "daemons", words + ("; nothing is left to run" if orderly else "")
-        )
+        words, rest = f"not running ({place.daemon.why}), last seen {ago(age)} ago", at_rest(place)
+        yield Source("daemon", HOUSE, NOTHING if rest else DEAD, 0, 1, "daemons", f"{words}; {rest}" if rest else words)
     elif age > FRESH_MS:
         yield Source("daemon", HOUSE, DEAD, 0, 1, "daemons", f"pid {run.pid} is there, and has written nothing for {ago(age)}")
     else:
@@ -81,31 +96,32 @@ def _observed(place: Place) -> Iterator[Source]:
 
 
 def _age(seen: Observation | None, run_id: int | None, most_ms: int, place: Place) -> tuple[str, str]:
-    bad = DEAD if place.daemon.alive else UNKNOWN
+    bad, rest = _missed(place)
     if seen is None:
-        return bad, "never said"
+        return bad, f"never said{rest}"
     age = place.now_ms - seen.at_ms
     if seen.run_id != run_id:
-        return bad, f"last said {ago(age)} ago, by an earlier life of the daemon"
+        return bad, f"last said {ago(age)} ago, by an earlier life of the daemon{rest}"
     if age > most_ms:
-        return bad, f"last said {ago(age)} ago, must be within {ago(most_ms)}"
+        return bad, f"last said {ago(age)} ago, must be within {ago(most_ms)}{rest}"
     if age < -most_ms:
         return UNKNOWN, f"said {ago(-age)} in the future: a clock was set"
-    return (OK, f"said {ago(age)} ago") if place.daemon.alive else (UNKNOWN, f"said {ago(age)} ago, and nobody looks any more")
+    return (OK, f"said {ago(age)} ago") if place.daemon.alive else (bad, f"said {ago(age)} ago, and nobody looks any more{rest}")
 
 
 def _networks(place: Place) -> Iterator[Source]:
     listed = {engine: at for engine, _, at in networks.networks_seen(place.c)}
     pools = networks.pools(place.c)
+    missed, rest = _missed(place)
     if not pools:
-        yield Source("networks", HOUSE, UNKNOWN, None, None, "pools", "no pool was ever set")
+        yield Source("networks", HOUSE, missed if rest else UNKNOWN, None, None, "pools", f"no pool was ever set{rest}")
     for pool in pools:
         at = pool.observed_at_ms if pool.mode == "auto" else max(filter(None, (pool.observed_at_ms, listed.get(pool.engine))), default=None)
         words = "the engine's networks were never listed" if at is None else f"listed {ago(place.now_ms - at)} ago"
         fresh = at is not None and place.now_ms - at <= FRESH_MS
-        bad = DEAD if place.daemon.alive else UNKNOWN
-        verdict = OK if fresh and place.daemon.alive else bad
-        taken = f"{pool.live} of {pool.cap} leased, {pool.leaked} leaked"
+        # A lease that stands is not at rest, whatever the campaign is: its network may be there.
+        verdict = OK if fresh and place.daemon.alive else UNKNOWN if rest and pool.live else missed
+        taken = f"{pool.live} of {pool.cap} leased, {pool.leaked} leaked{rest}"
         yield Source(f"networks {pool.engine}", HOUSE, verdict, int(verdict == OK), 1, "pools", f"{words}; {taken}")
 
 
@@ -196,6 +212,7 @@ def _findings(place: Place) -> Iterator[Source]:
         )
     )
     alive = place.daemon.alive
-    why = f"{late} have times in the future: a clock was set" if late else "nobody looks any more" if not alive else ""
-    verdict = DEAD if late else OK if alive else UNKNOWN
+    missed, rest = _missed(place)
+    why = f"{late} have times in the future: a clock was set" if late else f"nobody looks any more{rest}" if not alive else ""
+    verdict = DEAD if late else OK if alive else missed
     yield Source("findings", HOUSE, verdict, total - late, total, "open findings with sound times", why)
