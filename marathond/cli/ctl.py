@@ -7,6 +7,7 @@ before typer is imported; everything heavy is imported inside the command that n
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from collections.abc import Sequence
 from marathond.cli import status
 from marathond.cli.refusals import refused
 from marathond.core.errors import LedgerRefused, MarathonError
+from marathond.service.protocol import Exit
 
 _BROKEN_PIPE = 141
 """What a shell reports for a program that wrote into a closed pipe."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def main() -> None:
@@ -31,15 +34,26 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Python would complain again when it flushes stdout at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return _BROKEN_PIPE
+    except OSError as error:
+        # The shell has opened the file behind stdout, so that a full disk is first met here.  A file of our own has its name in the error.
+        if error.errno not in _FULL or error.filename is not None or "--debug" in argv:
+            raise
+        _silence()
+        print(f"marathonctl: what is printed cannot be written: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return Exit.FAILED
     except MarathonError as error:
         if "--debug" in argv:
             raise
         return refused(error)
     except KeyboardInterrupt:
         return 130
+
+
+def _silence() -> None:
+    """Python would complain again when it flushes stdout at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(argv: Sequence[str]) -> int:
