@@ -110,3 +110,21 @@ def test_look_alikes_of_harbor_s_trials_are_listed(tmp_path: Path) -> None:
 def test_a_name_of_which_nothing_can_be_shown_is_none() -> None:
     with pytest.raises(ValueError, match="no character of"):
         Names().plain("arm", "\u200b\u200b")
+
+
+def test_a_verifier_s_file_that_we_may_not_read_is_an_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no property of the trial, which is withdrawn for want of a reward: a person must look."""
+    out = tmp_path / "o"
+    job = run_folder(out, "zstd", "plain", STAMP, Trial("zstd__a", files=passed()))
+    real = os.open
+
+    def closed(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if path == "reward.txt":
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", closed)
+    reading = read(Wanted(out))
+    place = f"{(job / 'zstd__a').relative_to(out)}/verifier/reward.txt"
+    assert [(each.code, each.place) for each in reading.listed] == [("unreadable", place)] and "unreadable" in ALARMS
+    assert [seen.valid for seen in reading.trials] == [False]

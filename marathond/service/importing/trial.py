@@ -20,12 +20,14 @@ from marathond.ledger.verbs.imports import Details
 from marathond.ledger.verbs.trials import Fact, ScoreRow
 from marathond.service.importing.job import CONFIG, RESULT, Job, moment
 from marathond.service.importing.seen import AGENT_TIMEOUT, DEADLINE, GOAL_TIMEOUT, NAME_MAX
-from marathond.service.importing.tree import FOLDER, Parts, Tree
+from marathond.service.importing.tree import FOLDER, UNREADABLE, Parts, Tree
 from marathond.tasks.scorefiles import collect
 
 VERIFIER, AGENT = "verifier", "agent"
 RECEIPT, TRAJECTORY = "goal_receipt.json", "trajectory.json"
 MAX_RECEIPT_KEYS = 40
+OURS = "(io)"
+"""How a refusal ends that the operating system gave us."""
 MAX_INTEGER = 2**63 - 1
 FINAL = "final_metrics"
 
@@ -53,6 +55,9 @@ def read_trial(tree: Tree, parts: Parts, job: Job) -> TrialRead:
     """Everything of one trial's folder that an import takes."""
     document, raw = tree.table((*parts, RESULT))
     files, unread = collect(tree.root, "/".join((*parts, VERIFIER)))
+    for refusal in unread:
+        if refusal.why.endswith(OURS):  # no property of the trial: a person may read it with other rights, or later
+            tree.note(UNREADABLE, (*parts, VERIFIER, refusal.source), refusal.why)
     receipt, receipt_raw = tree.table((*parts, AGENT, RECEIPT))
     errors = tuple(_errors(document, parts[-1], job))
     finished = _finished(document, parts[-1], job)
