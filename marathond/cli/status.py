@@ -170,7 +170,8 @@ def _head(status: Status, where: Screen) -> list[str]:
     words = ((status.cells.parked, "parked"), (status.cells.review, "in review"))
     findings = "".join(f" · {where.paint(f'{count} {word}', 'yellow')}" for count, word in words if count)
     findings += f" · {_findings(status)}" if status.findings else ""
-    findings += f" · {status.findings_elsewhere} of other campaigns: marathonctl findings" if status.findings_elsewhere else ""
+    if status.findings_elsewhere:
+        findings += f" · {plural(status.findings_elsewhere, 'finding')} of other campaigns: marathonctl findings"
     if life.alive is False:
         seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
         as_of = f"ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""

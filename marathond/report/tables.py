@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -92,7 +93,8 @@ def _field(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     text = printable(str(value), TEXT_MAX)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    # Full-width forms, too: a spreadsheet set to an East Asian language takes them for the plain ones.
+    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]) in ("=", "+", "-", "@") else text
 
 
 def to_json(report: Report) -> str:

@@ -93,10 +93,18 @@ def _expected(model: type[BaseModel], path: KeyPath, detail: ErrorDetails) -> st
     if kind == "extra_forbidden":
         word = "section" if len(path) == 1 else "key"
         known = _names(model, path[:-1])
-        return f"unknown {word}" + did_you_mean(str(path[-1]), known, otherwise=f"; known: {', '.join(known)}")
+        at_home = _sections_with(model, str(path[-1])) if word == "key" else []
+        otherwise = f"; did you mean {' or '.join(at_home)}?" if at_home else f"; known: {', '.join(known)}"
+        return f"unknown {word}" + did_you_mean(str(path[-1]), known, otherwise=otherwise)
     if kind not in _EXPECTED:
         return detail["msg"].lower()
     return _EXPECTED[kind].format(**{name: plain(value) if isinstance(value, int | float) else value for name, value in context.items()})
+
+
+def _sections_with(model: type[BaseModel], name: str) -> list[str]:
+    """``daemon.state_dir``: where a key that stands in a wrong section is at home."""
+    sections = ((title, as_model(field.annotation)) for title, field in model.model_fields.items())
+    return [f"{title}.{name}" for title, section in sections if section is not None and name in section.model_fields]
 
 
 def _names(model: type[BaseModel], path: KeyPath) -> list[str]:

@@ -382,7 +382,7 @@ def test_e02_every_count_names_its_campaign_and_its_total(
     scratch.finding("lease_leaked", "warning", "t0002")
     assert typed(scratch, monkeypatch, "status", "--campaign", "scratch") == 0
     head = capsys.readouterr().out.splitlines()[0]
-    assert head.endswith("campaign scratch   healthy · 1 finding (0 stop-loss) · 1 of other campaigns: marathonctl findings")
+    assert head.endswith("campaign scratch   healthy · 1 finding (0 stop-loss) · 1 finding of other campaigns: marathonctl findings")
     assert typed(scratch, monkeypatch, "findings") == 0
     assert capsys.readouterr().out.splitlines()[0] == "open findings: campaign scratch 1 of 2 · campaign second 1 of 1 (0 stop-loss)"
     assert typed(scratch, monkeypatch, "doctor", "--campaign", "scratch") == 0

@@ -213,7 +213,7 @@ def test_what_others_wrote_is_text_and_bounded(text: str) -> None:
             assert not re.search(r"[\x00-\x1f\x7f\u202a-\u202e]", line)
 
 
-@pytest.mark.parametrize("start", ["=1+1", "+1", "-1", "@x"])
+@pytest.mark.parametrize("start", ["=1+1", "+1", "-1", "@x", "\uff1d1+1", "\uff20x"])
 def test_no_cell_of_the_csv_is_a_formula(start: str) -> None:
     results = hostile(start)
     text = to_csv(make(results, compare(results)))

@@ -163,6 +163,7 @@ ONE_LINE = [
     ("[limits]\nafter_agent = 3", "config.toml:7: limits.after_agent = 3: must be one of keep-detached, kill-all"),
     ("[limts]\nx = 3", "config.toml:6: limts: unknown section; did you mean limits?"),
     ("[admission]\n\nconcurency = 3", "config.toml:8: admission.concurency = 3: unknown key; did you mean concurrency?"),
+    ('[limits]\nstate_dir = "/srv/m"', 'limits.state_dir = "/srv/m": unknown key; did you mean daemon.state_dir?'),
     ("[network]\nrange = 5", "config.toml:7: network.range = 5: must be text in quotes"),
     ('[network]\nmode = "Auto"', 'config.toml:7: network.mode = "Auto": must be one of explicit, auto; did you mean auto?'),
     ('[network]\nrange = "8.8.0.0/16"', "must be a private range: not public, loopback, link-local or multicast"),
