@@ -93,8 +93,16 @@ def test_what_differs_between_the_two_is_said() -> None:
     assert "the two did not run side by side" in notes
     assert "their treatments differ: first aaaaaaaaaaaa, second bbbbbbbbbbbb" in notes
     assert "these arms' own treatments differ: plain" in notes
-    assert "not the same task in both, by its digest: both" in notes
+    assert "not the same task in both, by its digest, and so not compared: both" in notes
     assert "two ledgers, 0123456789ab and ba9876543210" in notes
+
+
+def test_a18_a_task_that_is_another_one_has_no_common_cell() -> None:
+    other = replace(SECOND, task_digests={"both": "d2"})
+    (contrast,) = compare(FIRST, other).contrasts
+    found = contrast.of(Metric.REWARD)
+    assert found is not None and (found.tasks, found.cells) == (None, 0)
+    assert {each.task for each in found.left_out} == {"mine", "theirs"}
 
 
 def test_what_is_alike_is_not_said_to_differ() -> None:

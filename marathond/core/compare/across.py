@@ -17,12 +17,14 @@ NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """``results``: the arms that are compared, named ``campaign/arm``, with their cells."""
+    """``results``: the arms that are compared, named ``campaign/arm``, with their cells.  ``unlike``: names that are not the same task in
+    both, by its digest: no cell of them is common."""
 
     results: Results
     contrasts: tuple[Contrast, ...]
     notes: tuple[str, ...]
     names: str
+    unlike: frozenset[str]
 
 
 def merged(results: Results, against: Results, pairs: Sequence[tuple[str, str]]) -> Merged:
@@ -47,7 +49,7 @@ def merged(results: Results, against: Results, pairs: Sequence[tuple[str, str]])
     )
     contrasts = tuple(Contrast(f"{first}/{a}", f"{second}/{b}") for a, b in chosen)
     notes = tuple(_notes(results, against, chosen, tasks, first, second))
-    return Merged(whole, contrasts, notes, f"{first} against {second}")
+    return Merged(whole, contrasts, notes, f"{first} against {second}", frozenset(_unlike(results, against)))
 
 
 def _names(results: Results, against: Results) -> tuple[str, str]:
@@ -108,15 +110,19 @@ def _notes(
     if differ:
         yield f"these arms' own treatments differ: {', '.join(differ)}"
     digests_a, digests_b = results.task_digests, against.task_digests
-    unlike = [task for task in common if digests_a.get(task) and digests_b.get(task) and digests_a[task] != digests_b[task]]
-    if unlike:
+    if unlike := _unlike(results, against):
         more = f" and {len(unlike) - NAMED} more" if len(unlike) > NAMED else ""
-        yield f"not the same task in both, by its digest: {', '.join(unlike[:NAMED])}{more}"
+        yield f"not the same task in both, by its digest, and so not compared: {', '.join(unlike[:NAMED])}{more}"
     unknown = [task for task in common if not (digests_a.get(task) and digests_b.get(task))]
     if unknown:
         yield f"whether a task is the same in both is not known of {len(unknown)} of the {len(common)}: one of them keeps no digest of it"
     if results.ledger_id != against.ledger_id:
         yield f"they come from two ledgers, {results.ledger_id} and {against.ledger_id}"
+
+
+def _unlike(results: Results, against: Results) -> list[str]:
+    digests_a, digests_b = results.task_digests, against.task_digests
+    return sorted(task for task in digests_a.keys() & digests_b.keys() if digests_a[task] != digests_b[task])
 
 
 def _short(digest: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from marathond.core.compare.across import merged
@@ -51,15 +51,24 @@ def compare_across(results: Results, against: Results, pairs: Sequence[tuple[str
         f"{_number(count, 'pair')} of arms, one of each campaign: Holm's correction runs over the sign-flip p of all of them, for each "
         "metric by itself; nobody declared them"
     )
-    return replace(_comparison(both.results, names, both.contrasts, family, both.notes), across=both.names)
+    return replace(_comparison(both.results, names, both.contrasts, family, both.notes, without=both.unlike), across=both.names)
 
 
-def _comparison(results: Results, names: Sequence[str], contrasts: Sequence[Contrast], family: str, notes: tuple[str, ...]) -> Comparison:
+def _comparison(
+    results: Results,
+    names: Sequence[str],
+    contrasts: Sequence[Contrast],
+    family: str,
+    notes: tuple[str, ...],
+    *,
+    without: Collection[str] = (),
+) -> Comparison:
+    """:param without: tasks of which no cell is compared; the notes say why."""
     unknown = [name for contrast in contrasts for name in (contrast.a, contrast.b) if name not in names]
     if unknown:
         raise Refused(f"contrast of arm {unknown[0]}: no such arm in {results.campaign}; there are: {', '.join(names)}")
     metrics = [Metric(column.name) for column in results.columns if column.exists and column.name in set(Metric)]
-    cells = {name: by_key(results.of_arm(name)) for name in names}
+    cells = {name: by_key(cell for cell in results.of_arm(name) if cell.task not in without) for name in names}
     found = tuple(contrast_result(each, cells[each.a], cells[each.b], metrics) for each in contrasts)
     absent = tuple(f"no column {column.name}: {column.why}" for column in results.columns if not column.exists)
     arms = tuple(summary(results, name) for name in names)
