@@ -109,7 +109,9 @@ def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
         say(f"  imported, so nothing runs in {'its cell' if total == 1 else 'their cells'} again · undo: {undo}")
         return
     parked = f", {answer['parked']} parked (marathonctl unpark)" if answer["parked"] else ""
-    say(f"  {plural(answer['reopened'], 'cell')} open again{parked} · undo (until the cell runs again; pause first): {undo}")
+    held = total - answer["reopened"] - answer["parked"] - answer["imported"]
+    later = f", {held} more as soon as {'its container is' if held == 1 else 'their containers are'} gone" if held > 0 else ""
+    say(f"  {plural(answer['reopened'], 'cell')} open again{later}{parked} · undo (until the cell runs again; pause first): {undo}")
 
 
 def _say_known(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any], total: int) -> None:
@@ -124,9 +126,9 @@ def _say_known(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any],
         say(f"  its score was known when it was withdrawn: counted as a post-score void of {clean(known[0]['arm'])} in every report")
     if answer["left"] and not args.get("pair"):
         again = " ".join(trial_label(row["trial_id"]) for row in known[:NAMED_MAX])
-        left = plural(answer["left"], "trial")
+        left, stand = plural(answer["left"], "trial"), "stands" if answer["left"] == 1 else "stand"
         say(
-            f"  {left} of the same {'block' if total == 1 else 'blocks'} still stand; to withdraw both sides: "
+            f"  {left} of the same {'block' if total == 1 else 'blocks'} still {stand}; to withdraw both sides: "
             f"marathonctl void {again} --pair --reason …"
         )
 

@@ -54,7 +54,7 @@ def test_void_and_again(rig: Rig) -> None:
     assert said.splitlines() == [
         "voided t0001 (plain, score was known: reward 1)",
         "  its score was known when it was withdrawn: counted as a post-score void of plain in every report",
-        "  1 trial of the same block still stand; to withdraw both sides: marathonctl void t0001 --pair --reason …",
+        "  1 trial of the same block still stands; to withdraw both sides: marathonctl void t0001 --pair --reason …",
         "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid t0001 --reason …",
     ]
     with rig.sql() as c:
@@ -72,9 +72,9 @@ def test_a08_pair_voids_both_sides_and_the_running_one_is_torn_down(rig: Rig) ->
         "voided t0001 (plain, score was known: reward 1) and its block: t0002 goal",
         "  1 of them had a score: counted as post-score voids: t0001 plain reward 1",
     ]
-    assert (
-        said.splitlines()[-1]
-        == "  1 cell open again · undo (until the cell runs again; pause first): marathonctl unvoid --block b0001 --reason …"
+    assert said.splitlines()[-1] == (
+        "  1 cell open again, 1 more as soon as its container is gone · undo (until the cell runs again; pause first): "
+        "marathonctl unvoid --block b0001 --reason …"
     )
     assert rig.control.said("trial_voided") == [(2,)] and rig.control.said("wake")
     undone = rig.run("unvoid", "--block", "b0001", "--reason", "wrong block")
@@ -139,7 +139,7 @@ def test_a08_a_pair_over_a_parked_block_says_that_its_cells_stay_parked(rig: Rig
     with rig.sql() as c:
         assert c.execute("SELECT state FROM v_cell WHERE trial = 't0001'").fetchone()[0] == "done", "a park takes no result away"
     said = rig.ask("void", "t0001", "--pair", *WHY).splitlines()
-    assert said[-1].startswith("  0 cells open again, 1 parked (marathonctl unpark) · undo")
+    assert said[-1].startswith("  0 cells open again, 1 more as soon as its container is gone, 1 parked (marathonctl unpark) · undo")
 
 
 def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
