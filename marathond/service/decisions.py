@@ -259,10 +259,18 @@ def close_admission(c: sqlite3.Connection, kind: str, *, reason: str, author: st
 
 
 def reopen_admission(c: sqlite3.Connection, *, author: str, now_ms: int) -> Sequence[admission.StopRow]:
-    """Ends every standing stop, the daemon's own included: a person has looked.  Returns those that stood."""
+    """Ends every standing stop, the daemon's own included: a person has looked.  Returns those that stood.
+
+    What a broken invariant told of is over with its stop: no rule looks for it again, so that nothing else would ever end the finding and
+    let the campaign be ranked.
+    """
     standing = admission.stops(c)
     for stop in standing:
         admission.end_stop(c, stop.kind, author=author, now_ms=now_ms)
+        if stop.kind == "invariant":
+            for row in findings.open_findings(c):
+                if row.code == "invariant_broken":
+                    findings.close_finding(c, code=row.code, subject=row.subject, now_ms=now_ms)
     return standing
 
 

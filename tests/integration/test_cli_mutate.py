@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from marathond.cli.client import CallFailed, call
-from marathond.ledger.verbs import findings, parks
+from marathond.ledger.verbs import admission, findings, parks
 from marathond.ledger.verbs.campaigns import SubmitResult
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms
@@ -249,6 +249,20 @@ def test_parked_cells_are_opened_again(rig: Rig) -> None:
     with rig.sql() as c:
         parks.park_cell(c, cell, code="passes_exhausted", detail="3 of 3", author="daemon", now_ms=now_ms())
     assert rig.ask("unpark", "--task", "rust", *WHY) == "1 park ended\n"
+
+
+def test_f03_resume_after_a_broken_invariant_ends_its_finding_too_and_no_other(rig: Rig) -> None:
+    """Nothing else ever would, and the campaign's report would be withheld for ever."""
+    at = now_ms()
+    with rig.sql() as c:
+        for code, subject in (("invariant_broken", "t0001"), ("infra_disparity", "goal")):
+            findings.raise_finding(c, code=code, severity="stop_loss", subject=subject, detail="d", campaign_id=1, now_ms=at)
+    assert rig.ask("resume") == "admission is open already\n"
+    assert one(rig, "SELECT count(*) FROM finding WHERE closed_at_ms IS NULL") == 2
+    with rig.sql() as c:
+        admission.open_stop(c, "invariant", detail="t0001: d", author="marathond", until_ms=None, now_ms=at)
+    rig.ask("resume")
+    assert one(rig, "SELECT group_concat(code) FROM finding WHERE closed_at_ms IS NULL") == "infra_disparity"
 
 
 def test_pause_resume_drain(rig: Rig) -> None:
