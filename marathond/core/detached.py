@@ -13,7 +13,8 @@ from collections.abc import Sequence
 # which are stopped first, this script too, so that nothing more is started or written.
 # The inner trap takes the timer's sleep along when the command ends first, so that nothing of ours is left in the command's session.
 # Only a sleep that came to its end is time that passed: one that the command killed (`pkill sleep`) is started again, and without any
-# sleep there is no timer.  Fields of /proc/PID/stat: pid (name) state parent group session; a name may hold blanks and parentheses.
+# sleep there is no timer.  A timer that is ended before it has its trap makes the shell say so, which is no word of the command's.
+# Fields of /proc/PID/stat: pid (name) state parent group session; a name may hold blanks and parentheses.
 WRAPPER = """
 limit=$1 tools=$2 out=$3 status=$4
 shift 4
@@ -50,7 +51,7 @@ if [ "$limit" -gt 0 ]; then
 fi
 "$@"
 code=$?
-if [ -n "$timer" ]; then kill -s TERM "$timer"; wait "$timer"; fi
+if [ -n "$timer" ]; then { kill -s TERM "$timer"; wait "$timer"; } 2>/dev/null; fi
 echo "$code" >"$status"
 exit "$code"
 """

@@ -97,7 +97,7 @@ async def test_b04_a_network_that_cannot_go_keeps_its_lease_and_is_named(
             await wait_removed(engine, stranger)
             await rig.until("SELECT released_because = 'seen_gone' FROM network_lease WHERE trial_id = 1")
             assert await engine.inspect_network(network_id) is None
-            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'")
             await rig.agent_runs(2)
             let_go(rig, 2)
             await rig.until_done()
@@ -129,7 +129,7 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
             nets += [await engine.create_network(f"left by {labels[LABEL_LEDGER]}", labels, None) for labels in (ours, other)]
             all_made.set()
             await rig.until("SELECT count(*) = 2 FROM finding WHERE code IN ('orphan_container', 'orphan_network')")
-            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL")
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'")
             assert [await engine.inspect_container(i) is not None for i in made] == [False, True]
             assert [await engine.inspect_network(i) is not None for i in nets] == [False, True]
             assert rig.one("SELECT state FROM trial") == "running"
