@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from marathond.core.audit import agents, arms
 from marathond.core.audit.exact import Ranked, median, ranks
@@ -248,7 +249,6 @@ def test_a13_an_arm_that_hardly_uses_its_treatment_is_named() -> None:
 
 
 def test_ranks_agree_with_scipy_where_there_is_one_stratum() -> None:
-    stats = pytest.importorskip("scipy.stats")
     rng = random.Random(3)
     ours, theirs = [rng.choice((1, 2, 3, 4, 5)) + 1.0 for _ in range(12)], [rng.choice((1, 2, 3, 4, 5)) * 1.0 for _ in range(30)]
     values = [("t", "a", each) for each in ours] + [("t", "b", each) for each in theirs]
