@@ -19,14 +19,11 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond import __version__
-from marathond.core.errors import EngineError, Refused
+from marathond.core.errors import Refused
 from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
-from marathond.flow.exporter import Exporter
 from marathond.flow.ingest import Intake
-from marathond.flow.recovery import recover
-from marathond.flow.scheduler import Scheduler
-from marathond.flow.sweeper import Sweeper
+from marathond.flow.life import Life
 from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
 from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
@@ -48,11 +45,6 @@ from marathond.service.staged import package_ids, staged_trees
 from marathond.service.treatment import needs_restart
 
 log = structlog.get_logger("marathond")
-
-PROBE_S = 10.0
-"""How long the start waits for the engine before it says READY without it."""
-RECOVERY_S = 120.0
-"""Looking at every unfinished trial takes milliseconds each; more than this means that the engine went away meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +77,16 @@ class Daemon:
         self.stop: StopRequest | None = None
         self._stopping = anyio.Event()
         self.world: World | None = None
-        self.scheduler: Scheduler | None = None
-        self.degraded = ""
+        self._life: Life | None = None
         self._values: dict[str, KnobValue] = {}
         self._staged: dict[str, Path] = {}
         self._settings_changed = Wake()
         self._gateway_file: GatewayFile | None = None
+
+    @property
+    def degraded(self) -> str:
+        """Why nothing can be admitted for want of an engine; empty when it answered."""
+        return self._life.away if self._life is not None else ""
 
     # ── what commands ask of the daemon ──
 
@@ -193,12 +189,8 @@ class Daemon:
     async def _begin(self, group: TaskGroup) -> None:
         """Up to READY and beyond; beside the wait for a stop, which must not wait for an engine that hangs (fault f08)."""
         assert self.world is not None
-        await self._probe()
-        recovered = None
-        if not self.degraded:
-            # A Docker that goes away right now must not hold READY back for ever: then recovery starts anew behind it.
-            with anyio.move_on_after(RECOVERY_S):
-                recovered = await recover(self.world)
+        self._life = Life(self.world, group)
+        await self._life.begin()
         await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
         self.notifier.ready(self._status_line())
         log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
@@ -209,7 +201,8 @@ class Daemon:
             about = About(self.world.fixed.campaign_id, self.world.fixed.campaign, self.world.fixed.ledger_id)
             herald = Herald(self.ledger, self.clock, about, channels, no_score_hours=self._began.notify.no_score_hours)
             group.start_soon(herald.run, name="notices")
-        await self._work(group, recovered)
+        await self._life.go_on()
+        group.start_soon(range_check.watch, self.world, name="range")
 
     async def _keep_settings(self) -> None:
         assert self.world is not None
@@ -217,71 +210,6 @@ class Daemon:
             await self._settings_changed.wait(3600)
             self.world.knobs = await self._knobs(self.world.fixed)
             self.world.wake.ring()
-
-    async def _work(self, group: TaskGroup, recovered: tuple[list[int], int] | None) -> None:
-        """Recovery first, then admission: nothing new starts while it is unknown what still runs."""
-        assert self.world is not None
-        world = self.world
-        if recovered is None:
-            await self._engine_answers()
-            recovered = await recover(world)
-        taken_over, voided = recovered
-        group.start_soon(self._listen, name="events")
-        group.start_soon(range_check.watch, world, name="range")
-        self.scheduler = Scheduler(world, group)
-        if taken_over or voided:
-            log.info("recovered", taken_over=len(taken_over), voided=voided)
-        for trial_id in taken_over:
-            self.scheduler.start(trial_id, recovered=True)
-        group.start_soon(Sweeper(world).run, name="sweeper")
-        group.start_soon(Exporter(world).run, name="exporter")
-        group.start_soon(self.scheduler.run, name="scheduler")
-
-    async def _engine_answers(self) -> None:
-        """For as long as it takes; status says that the engine is away."""
-        pause_s = 0.5
-        while True:
-            try:
-                await self.engine.info()
-            except EngineError as error:
-                self.degraded = str(error)
-                await self._say_engine_is_away(str(error))
-            else:
-                self.degraded = ""
-                return
-            await anyio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 10.0)
-
-    async def _say_engine_is_away(self, why: str) -> None:
-        """What status prints while nothing can be admitted: the reason of now, not the last one of an earlier life."""
-        assert self.world is not None
-        now_ms = self.clock.wall_ms()
-        await self.ledger.write(ledger_settings.observe, "engine", {"ok": False, "detail": why}, now_ms=now_ms)
-        count = await self.ledger.read(admission.open_total, self.world.fixed.campaign_id)
-        waiting = [{"code": "ENGINE", "count": count, "text": f"ENGINE ({why})"}] if count else []
-        await self.ledger.write(ledger_settings.observe, "waiting", waiting, now_ms=now_ms)
-
-    async def _listen(self) -> None:
-        """Events are hints: they ring the bell.  A stream that was cut says that the engine went away, before anybody can look again."""
-        assert self.world is not None
-        async for event in self.engine.events():
-            if event.type == "marathond":
-                self.world.engine_breaks += event.action == "cut"
-            if event.action in ("die", "destroy", "resync"):
-                self.world.wake.ring()
-
-    async def _probe(self) -> None:
-        self.degraded = "the engine did not answer yet"
-        with anyio.move_on_after(PROBE_S):
-            try:
-                info = await self.engine.info()
-            except EngineError as error:
-                self.degraded = str(error)
-            else:
-                self.degraded = ""
-                log.info("engine", url=self.engine.url, version=info.server_version, ncpu=info.ncpu, memory_mb=info.memory_bytes >> 20)
-        if self.degraded:
-            log.warning("degraded", engine=self.engine.url, reason=self.degraded)
 
     async def _watchdog(self) -> None:
         """Pings depend on the event loop and the ledger only, never on Docker."""
