@@ -18,7 +18,7 @@ PROC = Path("/proc")
 
 
 def _cgroup_lines(pid: int) -> list[str]:
-    return (PROC / str(pid) / "cgroup").read_text().splitlines()
+    return (PROC / str(pid) / "cgroup").read_text("utf-8", "replace").splitlines()
 
 
 def belongs(pid: int, container_id: str) -> bool | None:
@@ -44,7 +44,8 @@ def started_with(pid: int, container_id: str, argv: Sequence[str]) -> dict[str, 
     try:
         if not any(container_id in line for line in _cgroup_lines(pid)):
             return {}
-        name = (PROC / str(pid) / "comm").read_text()  # before the command line: it may become ours between the two
+        # Any bytes that it likes; and before the command line, for it may become ours between the two.
+        name = (PROC / str(pid) / "comm").read_text("utf-8", "replace")
         if (PROC / str(pid) / "cmdline").read_bytes() != b"".join(f"{word}\0".encode() for word in argv):
             return None if name.startswith("runc:[") else {}
         data = (PROC / str(pid) / "environ").read_bytes()
@@ -81,17 +82,17 @@ def _events(pid: int, container_id: str, controller: str, file_v1: str, file_v2:
                 return _counter(_mount("cgroup", controller), path, file_v1, key)
             if number == "0" and (count := _counter(_mount("cgroup2", ""), path, file_v2, key)) is not None:
                 return count
-    except OSError:
+    except (OSError, ValueError, IndexError):  # not there, or not as the kernel writes it
         return None
     return None
 
 
 def _mount(kind: str, option: str) -> Path | None:
-    for line in (PROC / "self" / "mountinfo").read_text().splitlines():
+    for line in (PROC / "self" / "mountinfo").read_text("utf-8", "surrogateescape").split("\n"):
         left, _, right = line.partition(" - ")
-        words = right.split()
+        words = right.split(" ")
         if words[0] == kind and (not option or option in words[-1].split(",")):
-            return Path(left.split()[4])
+            return Path(left.split(" ")[4])
     return None
 
 

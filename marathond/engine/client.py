@@ -105,7 +105,12 @@ class EngineClient:
         with self.guard(call, deadline_s, reads_only=method == "GET"):
             try:
                 return await client._query_json(path, method, params=dict(params or {}), data=body, timeout=_NO_TIMEOUT)
-            except (ValueError, KeyError, TypeError) as exc:  # what aiodocker makes of an answer that is no JSON, or not Docker's
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                RecursionError,
+            ) as exc:  # what aiodocker makes of an answer that is no JSON, or not Docker's
                 raise EngineError(call, 0, f"what answers at {self.url} does not speak like Docker: {exc!r}"[:500]) from exc
 
     async def head(self, call: str, path: str, params: Mapping[str, str]) -> None:
@@ -233,6 +238,6 @@ def _object(call: str, line: bytes) -> dict[str, Any] | None:
         return None
     try:
         item = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise EngineError(call, 0, f"the stream of {call} broke off in a line: {line[:80]!r}") from exc
     return item if isinstance(item, dict) else None

@@ -143,8 +143,7 @@ class DockerEngine:
 
     async def create_network(self, name: str, labels: Mapping[str, str], subnet: str | None, *, internal: bool = False) -> str:
         body = network_body(name, labels, subnet, internal=internal)
-        raw = await self._client.request("network.create", "POST", "networks/create", body=body)
-        return str(raw["Id"])
+        return decode.made_id("network.create", await self._client.request("network.create", "POST", "networks/create", body=body))
 
     async def inspect_network(self, network_id: str) -> NetworkInfo | None:
         try:
@@ -153,7 +152,8 @@ class DockerEngine:
             return None
 
     async def list_networks(self) -> list[NetworkInfo]:
-        return [decode.network(raw) for raw in await self._client.request("network.list", "GET", "networks")]
+        answer = await self._client.request("network.list", "GET", "networks")
+        return [decode.network(raw) for raw in decode.rows("network.list", answer)]
 
     async def remove_network(self, network_id: str) -> bool:
         try:
@@ -172,7 +172,7 @@ class DockerEngine:
         raw = await self._client.request(
             "container.create", "POST", "containers/create", params={"name": spec.name}, body=container_body(spec)
         )
-        return str(raw["Id"])
+        return decode.made_id("container.create", raw)
 
     async def start_container(self, container_id: str) -> None:
         """Started already is success.  A network that vanished since the container was created shows here, as NotFound."""
@@ -210,9 +210,8 @@ class DockerEngine:
         params = {"all": "1"}
         if labels:
             params["filters"] = json.dumps({"label": [f"{key}={value}" for key, value in labels.items()]})
-        return [
-            decode.listed_container(raw) for raw in await self._client.request("container.list", "GET", "containers/json", params=params)
-        ]
+        answer = await self._client.request("container.list", "GET", "containers/json", params=params)
+        return [decode.listed_container(raw) for raw in decode.rows("container.list", answer)]
 
     async def remove_container(self, container_id: str) -> bool:
         try:

@@ -20,7 +20,7 @@ from aiodocker.stream import Stream
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound
 from marathond.engine.client import EngineClient
-from marathond.engine.decode import exec_info
+from marathond.engine.decode import exec_info, made_id
 from marathond.engine.events import EventHub
 from marathond.ports.engine import ExecInfo, ExecResult, ExecSpec
 
@@ -76,7 +76,7 @@ class Execs:
         :raises EngineError: status 409 for a stopped or paused container; 400 for an unknown user on 28.5 (see the module's facts).
         """
         raw = await self._client.request("exec.create", "POST", f"containers/{container_id}/exec", body=exec_body(spec, attach=attach))
-        return str(raw["Id"])
+        return made_id("exec.create", raw)
 
     async def start(self, exec_id: str) -> None:
         """Start detached.  Started already is success; refused by the runtime shows in :meth:`inspect` (126/127), as the port says."""

@@ -52,20 +52,30 @@ def _ip_json(ip: Sequence[str], *args: str) -> list[Mapping[str, Any]]:
         raise HostUnknown("routes", f"{' '.join(command)}: {exc}") from exc
     if done.returncode:
         raise HostUnknown("routes", f"{' '.join(command)}: exit {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:300]}")
+    return ip_rows(" ".join(command), done.stdout)
+
+
+def ip_rows(command: str, data: bytes) -> list[Mapping[str, Any]]:
+    """What ``ip -j`` printed.  Raises HostUnknown: no list of objects."""
     try:
-        rows = json.loads(done.stdout or b"[]")
-    except ValueError as exc:
-        raise HostUnknown("routes", f"{' '.join(command)}: no JSON: {exc}") from exc
+        rows = json.loads(data or b"[]")
+    except (ValueError, RecursionError) as exc:
+        raise HostUnknown("routes", f"{command}: no JSON: {exc}") from exc
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise HostUnknown("routes", f"{command}: no list of objects")
     return [row for row in rows if row]
 
 
 def route_addresses(rows: Iterable[Mapping[str, Any]]) -> list[Occupied]:
-    """Rows of ``ip -j -4 route show table all``; multicast is left out, a default route is ``0.0.0.0/0``."""
+    """Rows of ``ip -j -4 route show table all``; multicast is left out, a default route is ``0.0.0.0/0``.
+
+    :raises HostUnknown: a row without an IPv4 destination: what it covers would be handed out.
+    """
     found = []
     for row in rows:
         if row.get("type") == "multicast":
             continue
-        dst = "0.0.0.0/0" if row["dst"] == "default" else str(row["dst"])
+        dst = "0.0.0.0/0" if row.get("dst") == "default" else _cidr("routes", row.get("dst"), row)
         words = ["route", str(row["dst"])]
         words += [f"{key} {row[name]}" for key, name in (("via", "gateway"), ("dev", "dev"), ("table", "table")) if row.get(name)]
         found.append(Occupied(dst, " ".join(words)))
@@ -73,13 +83,28 @@ def route_addresses(rows: Iterable[Mapping[str, Any]]) -> list[Occupied]:
 
 
 def interface_addresses(rows: Iterable[Mapping[str, Any]]) -> list[Occupied]:
-    """Rows of ``ip -j -4 addr``."""
-    return [
-        Occupied(f"{info['local']}/{info['prefixlen']}", f"interface {row['ifname']} {info['local']}/{info['prefixlen']}")
-        for row in rows
-        for info in row.get("addr_info", ())
-        if info.get("family") == "inet" and "local" in info
-    ]
+    """Rows of ``ip -j -4 addr``.
+
+    :raises HostUnknown: an address that is none: what it covers would be handed out.
+    """
+    found = []
+    for row in rows:
+        listed = row.get("addr_info", [])
+        if not isinstance(listed, list) or not all(isinstance(info, dict) for info in listed):
+            raise HostUnknown("interfaces", f"{str(row)[:200]}: no list of addresses")
+        for info in listed:
+            if info.get("family") == "inet" and "local" in info:
+                cidr = _cidr("interfaces", f"{info['local']}/{info.get('prefixlen')}", row)
+                found.append(Occupied(cidr, f"interface {row.get('ifname', '?')} {cidr}"))
+    return found
+
+
+def _cidr(what: str, text: object, row: Mapping[str, Any]) -> str:
+    try:
+        IPv4Network(str(text), strict=False)
+    except ValueError as exc:
+        raise HostUnknown(what, f"{str(row)[:200]}: no IPv4 address: {exc}") from exc
+    return str(text)
 
 
 def read_resolvers(path: Path) -> list[Occupied]:
@@ -104,7 +129,7 @@ def read_resolvers(path: Path) -> list[Occupied]:
 def main_table(path: Path) -> list[Occupied]:
     """``/proc/net/route``: little-endian hexadecimal, main table only.  Raises HostUnknown when it cannot be read."""
     try:
-        lines = path.read_text().splitlines()[1:]
+        lines = path.read_text("utf-8", "replace").splitlines()[1:]
         rows = [line.split() for line in lines if line.strip()]
         return [Occupied(str(IPv4Network(f"{_hex_address(row[1])}/{_hex_address(row[7])}")), f"route dev {row[0]}") for row in rows]
     except (OSError, ValueError, IndexError, struct.error) as exc:
@@ -131,7 +156,7 @@ def boot_id() -> str:
 
 def _read_proc(what: str, path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8", "surrogateescape")  # names of mounts are bytes
     except OSError as exc:
         raise HostUnknown(what, f"{path}: {exc.strerror}") from exc
 
@@ -143,11 +168,14 @@ def filesystem_type(path: Path) -> str:
     except OSError as exc:
         raise HostUnknown("filesystem", f"{path}: {exc.strerror}") from exc
     best, kind = -1, ""
-    for line in _read_proc("filesystem", Path("/proc/self/mountinfo")).splitlines():
+    for line in filter(None, _read_proc("filesystem", Path("/proc/self/mountinfo")).split("\n")):  # other line ends may be part of a name
         left, _, right = line.partition(" - ")
-        point = _unescape(left.split()[4])
+        words, types = left.split(" "), right.split(" ")
+        if len(words) < 5 or not types[0]:
+            raise HostUnknown("filesystem", f"/proc/self/mountinfo holds {line[:200]!r}")
+        point = _unescape(words[4])
         if (real == Path(point) or Path(point) in real.parents) and len(point) >= best:  # the later of two on one point lies on top
-            best, kind = len(point), right.split()[0]
+            best, kind = len(point), types[0]
     if not kind:
         raise HostUnknown("filesystem", f"{path} is on no mount of /proc/self/mountinfo")
     return kind

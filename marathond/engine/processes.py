@@ -9,6 +9,7 @@ is left out, unless its other threads still live (a leader that called pthread_e
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from marathond.engine.cgroups import PROC, belongs
 from marathond.ports.engine import Process
 
 PS_ARGS = "-eo pid,ppid,sess,args"
+_PID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 PF_EXITING = 0x4
 """Flag of a task that is in the kernel's exit path; the first process of a pid namespace waits there for all the others' ends."""
 
@@ -43,27 +45,35 @@ class Stat:
         return bool(self.flags & PF_EXITING) and self.threads <= 1
 
 
-def parse_top(raw: Mapping[str, Any]) -> list[tuple[int, str]]:
+def parse_top(raw: object) -> list[tuple[int, str]]:
     """(host pid, argv) of the answer of ``GET /containers/{id}/top``, wherever its columns stand.
 
     :raises EngineError: when there is no PID column, or a pid is no number.
     """
-    titles = [str(title).upper() for title in raw.get("Titles") or ()]
-    if "PID" not in titles:
-        raise EngineError("container.top", 0, f"no PID column in {titles}")
+    answer: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+    titles, listed = ([] if answer.get(key) is None else answer[key] for key in ("Titles", "Processes"))
+    titles = [str(title).upper() for title in titles] if isinstance(titles, list) else []
+    if "PID" not in titles or not isinstance(listed, list):
+        raise EngineError("container.top", 0, f"no PID column in {titles}"[:300])
     at = titles.index("PID")
     rows = []
-    for row in raw.get("Processes") or ():
-        if len(row) <= at or not str(row[at]).isdigit():
-            raise EngineError("container.top", 0, f"unreadable row {row}")
+    for row in listed:
+        if not isinstance(row, list) or len(row) <= at or not isinstance(row[at], str) or not _PID.fullmatch(row[at]):
+            raise EngineError("container.top", 0, f"unreadable row {str(row)[:300]}")
         rows.append((int(row[at]), str(row[-1]) if len(row) == len(titles) else ""))
     return rows
 
 
 def parse_stat(text: str) -> Stat:
-    """``/proc/PID/stat``: the command may hold spaces and parentheses, so fields count from the last ``)``."""
-    fields = text[text.rindex(")") + 2 :].split()
-    return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19]), int(fields[6]))
+    """``/proc/PID/stat``: the command may hold spaces and parentheses, so fields count from the last ``)``.
+
+    :raises EngineError: it is none.
+    """
+    fields = text.rpartition(")")[2].split()
+    try:
+        return Stat(fields[0], *(int(fields[at]) for at in (1, 3, 17, 19, 6)))
+    except (IndexError, ValueError) as exc:
+        raise EngineError("container.top", 0, f"no line of /proc/PID/stat: {text[:200]!r}") from exc
 
 
 def read_stat(pid: int) -> Stat | None:

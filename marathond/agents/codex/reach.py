@@ -74,7 +74,7 @@ class Reached:
 def start_ticks(pid: int) -> int | None:
     """Field 22 of ``/proc/<pid>/stat``; None when there is no such process, or only its corpse."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text()
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")  # the name in it is any bytes that the process likes
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
