@@ -7,6 +7,8 @@ The rule: walk the open cells in order and admit while everything fits.  The fir
 large task is never starved by small ones behind it, with one exception that harms nobody: a cell that waits only for a network lets
 later cells of tasks without network pass, since they take nothing that it waits for.
 
+A breaker that is half-open admits one cell, the probe; see core/breaker.py.
+
 Money is counted by whole blocks (core/money.py): once a new block does not fit below the campaign's cap, no new one begins in this walk,
 not even a cheaper one, and cells of blocks that have begun pass.
 """
@@ -17,6 +19,8 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from marathond.core.breaker import Trying
+from marathond.core.model import trial_label
 from marathond.core.money import Purse, Till
 
 
@@ -42,11 +46,12 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why nothing at all is admitted; ``kind`` as in ``admission_stop``."""
+    """Why nothing at all is admitted; ``kind`` as in ``admission_stop``.  Of a breaker also what it tries, see core/breaker.py."""
 
     kind: str
     detail: str
     until_ms: int | None
+    trying: Trying | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,12 @@ class Plan:
 
 def _closed(snapshot: Snapshot, host: Host, now_ms: int) -> Waiting | None:
     """The one reason that holds for every cell alike, or None."""
-    for stop in snapshot.stops:
+    for stop in snapshot.stops:  # whatever else closes admission holds up the probe, too
+        if _tries_one(stop):
+            continue
         if stop.kind == "breaker":
+            if stop.trying is not None and stop.trying.probe is not None:
+                return Waiting("BREAKER", snapshot.open_total, f"BREAKER probe {trial_label(stop.trying.probe)} ({stop.detail})")
             left = max(0, ((stop.until_ms or now_ms) - now_ms + 59_999) // 60_000)
             return Waiting("BREAKER", snapshot.open_total, f"BREAKER {left}m ({stop.detail})")
         code = {"pause": "PAUSED", "drain": "DRAINING"}.get(stop.kind, stop.kind.upper())
@@ -126,6 +135,11 @@ def _closed(snapshot: Snapshot, host: Host, now_ms: int) -> Waiting | None:
         # For every arm alike, also those that ask no model: one that ran ahead alone would meet another hour of the provider.
         return Waiting("GATEWAY", snapshot.open_total, f"GATEWAY ({host.gateway_away})")
     return None
+
+
+def _tries_one(stop: Stop) -> bool:
+    """A breaker whose pause is over and whose probe has not been admitted yet."""
+    return stop.kind == "breaker" and stop.trying is not None and stop.trying.half_open and stop.trying.probe is None
 
 
 class _Room:
@@ -189,11 +203,18 @@ def plan(snapshot: Snapshot, limits: Limits, host: Host, *, ready_tasks: Collect
     closed = _closed(snapshot, host, now_ms)
     if closed is not None:
         return Plan((), (closed,) if snapshot.open_total else ())
+    probing = next((stop for stop in snapshot.stops if _tries_one(stop)), None)
+    tried = probing.trying.tried if probing is not None and probing.trying is not None else ()
+    if all(cell.cell_id in tried for cell in snapshot.open_cells):
+        tried = ()
     room = _Room(snapshot, limits, host)
     admitted: list[OpenCell] = []
     reasons: Counter[tuple[str, str]] = Counter()
     passing_network = passing_money = False
     for cell in snapshot.open_cells:
+        if probing is not None and (admitted or cell.cell_id in tried):
+            reasons["BREAKER", f"BREAKER probe ({probing.detail})"] += 1
+            continue
         if passing_money and room.till.is_new(cell.block_id):
             reasons[next(key for key in reasons if key[0] == "MONEY")] += 1
             continue

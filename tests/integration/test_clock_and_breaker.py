@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import anyio
 import pytest
 
 from marathond.flow import scheduler
 from marathond.ports.clock import SystemClock
+from marathond.service import decisions
 from tests.support.outcome import wait_for
 from tests.support.rig import Rig, make_task
 
@@ -17,11 +19,15 @@ pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 HOUR_MS = 3_600_000
 NOP = {"kind": "nop"}
 SLEEPS = {"kind": "command", "argv": ["sleep", "300"]}
-CHECK = "until [ -e /logs/artifacts/go ]; do sleep 0.05; done; echo no such agent; exit 3"
-BROKEN = {"kind": "command", "argv": ["true"], "install_check": ["sh", "-c", CHECK]}
-"""Fails when it is told to, so that failures come together whatever the machine's load."""
+CHECK = "until [ -s /logs/artifacts/go ]; do sleep 0.05; done; echo no such agent; exit $(cat /logs/artifacts/go)"
+GATED = {"kind": "command", "argv": ["true"], "install_check": ["sh", "-c", CHECK]}
+"""Its gate says what it is told to, so that failures come together whatever the machine's load."""
+FAILS, PASSES = 3, 0
+PAUSE_MS = 600_000
 AT_ONCE = {"admission.cpu_overcommit": 16.0, "admission.memory_overcommit": 16.0, "limits.gate_timeout_s": 1000.0}
-PREPARING = "SELECT count(*) = ? FROM v_trial WHERE state = 'preparing' AND arm LIKE ? AND attempt = ?"
+PREPARING = "SELECT count(*) = ? FROM v_trial WHERE state = 'preparing'"
+CLOSED = "SELECT count(*) FROM admission_stop WHERE kind = 'breaker' AND ended_at_ms IS NULL"
+WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
 
 
 @pytest.fixture(autouse=True)
@@ -29,21 +35,43 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "TICK_S", 0.2)
 
 
-def let_fail(rig: Rig, arm: str, attempt: int = 1) -> None:
-    """The install checks of these trials, which are at their gate, end now."""
-    for (trial,) in rig.sql("SELECT trial FROM v_trial WHERE state = 'preparing' AND arm LIKE ? AND attempt = ?", arm, attempt):
-        (rig.root / "state" / "r" / trial / "logs" / "artifacts" / "go").touch()
+def let_end(rig: Rig, status: int, arm: str = "%") -> None:
+    """The install checks of this arm's trials, which are at their gate, end with this exit status."""
+    for (trial,) in rig.sql("SELECT trial FROM v_trial WHERE state = 'preparing' AND arm LIKE ?", arm):
+        (rig.root / "state" / "r" / trial / "logs" / "artifacts" / "go").write_text(str(status))
+
+
+async def end_all(rig: Rig, status: int) -> None:
+    """Everything that is in work, to its teardown."""
+    while rig.sql("SELECT 1 FROM claim WHERE released_at_ms IS NULL"):
+        let_end(rig, status)
+        await anyio.sleep(0.1)
+
+
+async def nothing_begins(rig: Rig) -> None:
+    """For five looks of the scheduler."""
+    trials, seen = rig.one("SELECT count(*) FROM trial"), set[int]()
+
+    def five() -> bool:
+        seen.add(rig.one("SELECT at_ms FROM observation WHERE key = 'waiting'"))
+        return len(seen) > 5
+
+    await wait_for(five)
+    assert rig.one("SELECT count(*) FROM trial") == trials, rig.story()
 
 
 class SteppingClock(SystemClock):
-    """A wall clock that somebody sets; the monotonic one goes on."""
+    """A wall clock that somebody sets; the monotonic one goes on, or a test lets time pass."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.off_ms = 0
+        self.off_ms = self.mono_off_ms = 0
 
     def wall_ms(self) -> int:
         return super().wall_ms() + self.off_ms
+
+    def mono_ms(self) -> int:
+        return super().mono_ms() + self.mono_off_ms
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS])
@@ -88,60 +116,81 @@ async def test_e05_order_is_the_ledger_s_whatever_the_clock_says(docker_host: st
         assert rig.sql("SELECT code FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'") == []
 
 
-async def test_f12_repeated_voids_close_admission_for_all_and_it_opens_by_itself(docker_host: str, tmp_path: Path) -> None:
-    """Even when the wall clock steps back an hour while it is closed."""
+async def test_f12_repeated_voids_close_admission_one_trial_is_tried_and_opens_it(docker_host: str, tmp_path: Path) -> None:
+    """Closed, tried in vain, tried with success; across a restart, and while the wall clock steps back an hour."""
     clock = SteppingClock()
-    breaker = {"admission.breaker_after": 3, "admission.breaker_pause_s": 10.0}
-    overrides = {**AT_ONCE, **breaker, "admission.passes": 2, "admission.concurrency": 6}
+    breaker = {"admission.breaker_after": 3, "admission.breaker_pause_s": PAUSE_MS / 1000}
+    overrides = {**AT_ONCE, **breaker, "admission.passes": 2, "admission.concurrency": 3}
     tasks = [make_task(tmp_path, name) for name in ("one", "two", "three")]
-    async with Rig(docker_host, tasks=tasks, arms={"bad": BROKEN, "good": NOP}, clock=clock, overrides=overrides) as rig:
-        await rig.until(PREPARING, 3, "bad", 1)
-        let_fail(rig, "bad")
-        await rig.until("SELECT count(*) FROM admission_stop WHERE kind = 'breaker' AND ended_at_ms IS NULL")
-        await rig.until("SELECT value_json LIKE '%BREAKER%' FROM observation WHERE key = 'waiting'")
-        clock.off_ms = -HOUR_MS
-        assert rig.one("SELECT detail FROM admission_stop WHERE stop_id = 1") == "3 x install_check_failed within 10 s"
+    async with Rig(docker_host, tasks=tasks, arms={"a": GATED, "b": GATED}, clock=clock, overrides=overrides) as rig:
+        await rig.until(PREPARING, 3)
+        let_end(rig, FAILS)
+        await rig.until(CLOSED)
+        assert rig.one("SELECT detail FROM admission_stop") == "3 x install_check_failed within 600 s"
         assert rig.sql("SELECT subject FROM finding WHERE code = 'breaker' AND closed_at_ms IS NULL") == [("admission",)]
-        counted_while_closed: list[int] = []
-
-        def opened() -> bool:
-            stop = "SELECT ended_at_ms IS NULL, (SELECT count(*) FROM trial) FROM admission_stop WHERE stop_id = 1"
-            closed, admitted = rig.one(stop)
-            if closed:
-                counted_while_closed.append(admitted)
-            return not closed
-
-        await wait_for(opened)
-        # Nobody of either arm was admitted meanwhile.  Before the third failure closed it, the places of the first two may have been taken.
-        assert len(set(counted_while_closed)) == 1 and 6 <= counted_while_closed[0] <= 8
-        assert rig.one("SELECT ended_by FROM admission_stop WHERE stop_id = 1") == "marathond"
-        await rig.until(PREPARING, 3, "bad", 2)
-        let_fail(rig, "bad", 2)
+        await rig.until(WAITING, "BREAKER 10m (3 x install_check_failed")
+        # Before the third failure closed it, the places of the first two may have been taken: their voids fall into the window.
+        await end_all(rig, FAILS)
+        clock.off_ms = -HOUR_MS
+        await nothing_begins(rig)
+        clock.mono_off_ms += PAUSE_MS
+        await rig.until(PREPARING, 1)
+        first = rig.one("SELECT trial FROM v_trial WHERE state = 'preparing'")
+        await rig.until(WAITING, f"BREAKER probe {first} (3 x")
+        await nothing_begins(rig)
+        await rig.kill()
+        await rig.start()  # the probe of the former life never got to its agent: that says nothing, and another one is tried
+        await rig.until("SELECT code = 'daemon_lost' FROM void WHERE printf('t%04d', trial_id) = ?", first)
+        await rig.until(PREPARING, 1)
+        ((second, tried),) = rig.sql("SELECT trial, cell FROM v_trial WHERE state = 'preparing'")
+        await rig.until(WAITING, f"BREAKER probe {second} (3 x")
+        await nothing_begins(rig)
+        await end_all(rig, FAILS)
+        await rig.until("SELECT detail LIKE ? FROM finding WHERE code = 'breaker' AND closed_at_ms IS NULL", f"%{second}, which was tried%")
+        await rig.until(WAITING, "BREAKER ")
+        clock.mono_off_ms += PAUSE_MS
+        await nothing_begins(rig)  # the second pause is twice as long
+        assert rig.one("SELECT count(*), sum(ended_at_ms IS NULL) FROM admission_stop") == (1, 1)
+        clock.mono_off_ms += PAUSE_MS
+        await rig.until(PREPARING, 1)
+        # Another cell: a task that is bad by itself must not hold all others up.
+        assert rig.one("SELECT cell FROM v_trial WHERE state = 'preparing'") != tried
+        await nothing_begins(rig)
+        counted = "SELECT count(*) FROM void WHERE counts_pass"
+        assert rig.one(counted) == 3, "only the failures that closed it count; nothing of the window or of a probe does"
+        let_end(rig, PASSES)
+        await rig.until("SELECT ended_by = 'marathond' FROM admission_stop")
+        await rig.until(PREPARING, 3)
+        while rig.sql("SELECT 1 FROM cell_state WHERE state IN ('open', 'claimed')"):
+            let_end(rig, PASSES)
+            await anyio.sleep(0.1)
         await rig.until_done()
-        assert rig.sql("SELECT arm, count(*) FROM v_cell WHERE state = 'done' GROUP BY arm") == [("good", 3)]
-        assert rig.sql("SELECT code, count(*) FROM park GROUP BY code") == [("passes_exhausted", 3)]
-        # Each parked cell used up exactly its passes; what was voided while admission was closed used none.
-        counted = rig.sql("SELECT cell_id, sum(counts_pass) FROM void JOIN trial USING (trial_id) GROUP BY cell_id")
-        assert [passes for _, passes in counted] == [2] * 3
-        await rig.until("SELECT count(*) = 0 FROM admission_stop WHERE ended_at_ms IS NULL")
+        assert rig.sql("SELECT arm, count(*) FROM v_cell WHERE state = 'done' GROUP BY arm") == [("a", 3), ("b", 3)]
+        assert rig.one(counted) == 3
         await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'breaker' AND closed_at_ms IS NULL")
 
 
-async def test_f12_voids_inside_the_window_use_no_pass(docker_host: str, tmp_path: Path) -> None:
-    """Four in work when the first void closes admission: the rest of the four costs nothing."""
-    breaker = {"admission.breaker_after": 1, "admission.breaker_pause_s": 600.0}
+async def test_f12_voids_inside_the_window_use_no_pass_and_a_person_opens_it(docker_host: str, tmp_path: Path) -> None:
+    """Four in work when the first void closes admission: the rest of the four costs nothing.  `resume` opens it while one is tried."""
+    clock = SteppingClock()
+    breaker = {"admission.breaker_after": 1, "admission.breaker_pause_s": PAUSE_MS / 1000}
     overrides = {**AT_ONCE, **breaker, "admission.passes": 1, "admission.concurrency": 4}
-    tasks = [make_task(tmp_path, "t")]
-    arms = dict.fromkeys(("quick", "slow1", "slow2", "slow3"), BROKEN)
-    async with Rig(docker_host, tasks=tasks, arms=arms, overrides=overrides) as rig:
-        await rig.until(PREPARING, 4, "%", 1)
-        let_fail(rig, "quick")
-        await rig.until("SELECT count(*) FROM admission_stop WHERE kind = 'breaker' AND ended_at_ms IS NULL")
-        let_fail(rig, "slow%")
-        await rig.until("SELECT count(*) = 4 FROM void")
+    arms = dict.fromkeys(("quick", "slow1", "slow2", "slow3"), GATED)
+    async with Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms=arms, clock=clock, overrides=overrides) as rig:
+        await rig.until(PREPARING, 4)
+        let_end(rig, FAILS, "quick")
+        await rig.until(CLOSED)
+        await end_all(rig, FAILS)
         rows = rig.sql("SELECT arm, counts_pass FROM void JOIN v_trial ON trial = printf('t%04d', trial_id) ORDER BY void_id")
         assert rows[0] == ("quick", 1)
         assert [counts for _, counts in rows[1:]] == [0, 0, 0]
-        await rig.until("SELECT count(*) = 0 FROM claim WHERE released_at_ms IS NULL")
         assert rig.sql("SELECT count(*) FROM trial") == [(4,)]
         assert rig.sql("SELECT v_cell.arm FROM v_cell WHERE state = 'parked'") == [("quick",)]
+        clock.mono_off_ms += PAUSE_MS
+        await rig.until(PREPARING, 1)
+        await nothing_begins(rig)
+        assert rig.daemon is not None
+        await rig.daemon.ledger.write(decisions.reopen_admission, author="ana", now_ms=0)
+        await rig.until(PREPARING, 3)
+        assert rig.sql("SELECT ended_by FROM admission_stop") == [("ana",)]
+        await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'breaker' AND closed_at_ms IS NULL")

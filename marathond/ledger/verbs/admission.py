@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from marathond.core.model import trial_label
 from marathond.core.money import Rules
 from marathond.core.plan import Holding, Snapshot, Stop
-from marathond.ledger.verbs import settings
+from marathond.ledger.verbs import probing, settings
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 from marathond.ledger.verbs.money import begun_cells, open_cell, purse
 from marathond.ledger.verbs.parks import park_cell, park_task
@@ -68,7 +68,7 @@ def snapshot(c: sqlite3.Connection, campaign_id: int, *, engine: str, limit: int
         open_total=total,
         holdings=tuple(Holding(row["cpus"], row["memory_mb"]) for row in c.execute(_HOLDINGS).fetchall()),
         live_leases=scalar(c, "SELECT count(*) FROM network_lease WHERE engine = ? AND released_at_ms IS NULL", (engine,)),
-        stops=tuple(Stop(row.kind, row.detail, row.until_ms) for row in stops(c)),
+        stops=tuple(Stop(row.kind, row.detail, row.until_ms, probing.trying(c) if row.kind == "breaker" else None) for row in stops(c)),
         purse=seen,
     )
 
@@ -90,7 +90,7 @@ def admit(
     ledger_id: str,
     now_ms: int,
 ) -> Admitted:
-    """Claim, trial and lease in one transaction.
+    """Claim, trial and lease in one transaction; while a breaker tries one, also that this is it.
 
     :param token: fences the claim; unique for ever (fault f09).
     :param subnet: CIDR of the lease; None: the engine chooses (auto mode), or no network is needed.
@@ -118,6 +118,7 @@ def admit(
             "INSERT INTO network_lease (engine, trial_id, subnet, network_name, leased_at_ms) VALUES (?, ?, ?, ?, ?)",
             (engine, trial_id, subnet, network_name, now_ms),
         ).lastrowid
+    probing.probe_admitted(c, trial_id, now_ms=now_ms)
     return Admitted(trial_id, claim_id, token, attempt, lease_id, f"mt-{ledger_id}-{label}", network_name)
 
 
