@@ -9,10 +9,14 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import socket
 import struct
 from dataclasses import dataclass
 
+NOBODY = 2**32 - 1
+"""Of the kernel's: no group has this number, and none a larger one."""
+_NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 _UCRED = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
@@ -55,9 +59,9 @@ def groups_of(uid: int) -> frozenset[int]:
 
 def group_id(name: str) -> int | None:
     """Number of a group by name or digits; None when there is none of that name."""
-    if name.isdigit():
+    if _NUMBER.fullmatch(name) and int(name) < NOBODY:
         return int(name)
     try:
         return grp.getgrnam(name).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):  # a name with a NUL is none either
         return None
