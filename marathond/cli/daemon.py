@@ -33,22 +33,27 @@ def _version(wanted: bool) -> None:
 def run(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file; by default the usual places.")] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="End the daemon that holds the ledger first (SIGTERM, in the end SIGKILL); trials go on.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for an error that ends the daemon.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
     """Run campaigns from one ledger, in the foreground, until SIGTERM; or one of the processes beside the daemon.
 
-    Exit status: 0 stopped as asked, 1 failed, 2 wrong usage, 78 refused to start (starting again changes nothing).
+    Exit status: 0 stopped as asked, 1 failed, 2 wrong usage, 78 refused to start, or replaced by another daemon (starting again changes
+    nothing).
     """
     if ctx.invoked_subcommand is not None:
-        if config is not None or debug:
-            raise typer.BadParameter(f"--config and --debug are the daemon's: {ctx.invoked_subcommand} takes none of them", ctx=ctx)
+        if config is not None or debug or take_over:
+            options = "--config, --take-over and --debug are the daemon's"
+            raise typer.BadParameter(f"{options}: {ctx.invoked_subcommand} takes none of them", ctx=ctx)
         return
     try:
         from marathond.service.main import main as serve
         from marathond.service.settings import load
 
-        status = serve(load(config))
+        status = serve(load(config), take_over=take_over)
     except MarathonError as error:
         if debug:
             raise

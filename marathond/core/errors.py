@@ -48,8 +48,8 @@ class LedgerRefused(Refused):
     """A ledger that must not be opened or written.
 
     :param code: stable word for the reason: ``missing``, ``exists``, ``newer``, ``older``, ``corrupt``, ``read_only``, ``copied``,
-        ``network_filesystem``, ``in_use``, ``not_a_ledger``, ``old_epoch``, ``disk_full``, ``busy``, ``io``, ``settings``,
-        ``migrations``, ``backup``, ``no_wal``, ``cannot_open``.
+        ``network_filesystem``, ``in_use``, ``not_a_ledger``, ``old_epoch``, ``replaced``, ``disk_full``, ``busy``, ``io``,
+        ``settings``, ``migrations``, ``backup``, ``no_wal``, ``cannot_open``.
     """
 
     def __init__(self, code: str, message: str) -> None:

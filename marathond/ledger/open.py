@@ -24,14 +24,34 @@ _NO_SHARED_MEMORY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR_SHM")
 """How SQLite says that it cannot make -wal and -shm: no permission, a read-only disk, a full disk."""
 
 
+_GONE = "was moved away or replaced under this daemon"
+_TELL = "it ends, running trials go on; say where the ledger is now: marathonctl ledger adopt --moved, then start marathond"
+
+
 @dataclass(slots=True)
 class OpenedLedger:
-    """A ledger that this process may write.  ``migrated``: numbers of the migrations this opening applied."""
+    """A ledger that this process may write.  ``migrated``: numbers of the migrations this opening applied; ``file``: device and inode."""
 
     path: Path
     ledger_id: str
     migrated: list[int]
     lock: lock.LedgerLock
+    file: tuple[int, int]
+
+    def keep(self) -> bool:
+        """Make sure that ledger and lock are still the files under their names; True when the lock had to be taken again.
+
+        Race prevented: a daemon whose ledger was moved away or replaced under it writes into a file that nobody will read.
+
+        :raises LedgerRefused: ``replaced``, the ledger is not there any more; ``in_use``, another daemon has the lock by now.
+        """
+        try:
+            status = self.path.stat()
+        except OSError as exc:
+            raise LedgerRefused("replaced", f"ledger {self.path} {_GONE}: {exc.strerror}; {_TELL}") from exc
+        if (status.st_dev, status.st_ino) != self.file:
+            raise LedgerRefused("replaced", f"ledger {self.path} {_GONE}: another file has its name (inode {status.st_ino}); {_TELL}")
+        return self.lock.keep()
 
     def close(self) -> None:
         """Let the next process have it; close the writer first."""
@@ -88,8 +108,20 @@ def _build(aside: Path, path: Path, ledger_id: str, host: str, now_ms: int) -> N
         conn.close()
 
 
-def open_for_daemon(path: Path, *, host: str, filesystem_type: str, now_ms: int, pid: int | None = None) -> OpenedLedger:
+def open_for_daemon(
+    path: Path,
+    *,
+    host: str,
+    filesystem_type: str,
+    now_ms: int,
+    pid: int | None = None,
+    start_ticks: int | None = None,
+    boot_id: str = "",
+    what: str = lock.DAEMON,
+) -> OpenedLedger:
     """Lock, check, migrate.  The caller then opens the writer (:mod:`marathond.ledger.writer`) on ``.path``.
+
+    ``start_ticks``, ``boot_id`` and ``what`` say in the lock file who this process is (:class:`marathond.ledger.lock.Holder`).
 
     :param host: name of this host, as recorded when the ledger was made.
     :param filesystem_type: of the ledger's folder, as mountinfo names it.
@@ -100,21 +132,36 @@ def open_for_daemon(path: Path, *, host: str, filesystem_type: str, now_ms: int,
     place.refuse_missing(path)
     place.refuse_network_filesystem(path, filesystem_type)
     place.refuse_unwritable(path)
-    held = lock.acquire(path, pid=os.getpid() if pid is None else pid, host=host, now_ms=now_ms)
+    pid = os.getpid() if pid is None else pid
+    held = lock.acquire(path, pid=pid, host=host, now_ms=now_ms, start_ticks=start_ticks, boot_id=boot_id, what=what)
     try:
         with house_errors(path):
-            identity = _inspect(path)
+            identity = _inspect(path, immutable=place.nothing_in_wal(path))
             place.refuse_copied(identity, path, host)
             migrated = _settle(path, identity)
+        status = path.stat()
     except BaseException:
         held.release()
         raise
-    return OpenedLedger(path, identity.ledger_id, migrated, held)
+    return OpenedLedger(path, identity.ledger_id, migrated, held, (status.st_dev, status.st_ino))
 
 
-def _inspect(path: Path) -> Identity:
+def look_before(path: Path, *, host: str, filesystem_type: str) -> None:
+    """All that would refuse a daemon on this ledger, the lock apart; writes nothing, also beside a daemon that lives.
+
+    :raises LedgerRefused: as :func:`open_for_daemon`.
+    """
+    path = _real(path)
+    place.refuse_missing(path)
+    place.refuse_network_filesystem(path, filesystem_type)
+    place.refuse_unwritable(path)
+    with house_errors(path):
+        place.refuse_copied(_inspect(path, immutable=False), path, host)
+
+
+def _inspect(path: Path, *, immutable: bool) -> Identity:
     """All checks that need SQL, on a connection that cannot write: closing it moves nothing from the log into the file."""
-    conn = connect(path, mode="ro", immutable=place.nothing_in_wal(path))
+    conn = connect(path, mode="ro", immutable=immutable)
     try:
         check_is_ledger(conn, str(path))
         check_version(conn, str(path), may_migrate=True)

@@ -52,10 +52,19 @@ class ControlServer:
 
     :param handler: called once per request, under the deadline that ``deadline_s`` names for the verb.
     :param group: name or number of the group that may command, besides root and the daemon's user; None: the socket's own.
+    :param replaced: whether the process of this pid is a daemon that this one has replaced, whose socket may be taken.
     """
 
-    def __init__(self, path: Path, handler: Handler, *, deadline_s: Callable[[str], float], group: str | None = None) -> None:
-        self.path, self._handler, self._deadline_s = path, handler, deadline_s
+    def __init__(
+        self,
+        path: Path,
+        handler: Handler,
+        *,
+        deadline_s: Callable[[str], float],
+        group: str | None = None,
+        replaced: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self.path, self._handler, self._deadline_s, self._replaced = path, handler, deadline_s, replaced
         self._gid = None if group is None else group_id(group)
         if group is not None and self._gid is None:
             raise ConfigError("", f"control group {group!r}", "must be a group of this host")
@@ -67,7 +76,7 @@ class ControlServer:
         :raises LedgerRefused: ``in_use``, another daemon answers there.
         :raises ConfigError: the path cannot hold the socket.
         """
-        await anyio.to_thread.run_sync(make_way, self.path)
+        await anyio.to_thread.run_sync(make_way, self.path, self._replaced)
         try:
             listener = await anyio.create_unix_listener(self.path, mode=MODE, backlog=BACKLOG)
         except OSError as error:
@@ -179,10 +188,11 @@ def exit_code_of(error: MarathonError) -> Exit:
     return Exit.FAILED
 
 
-def make_way(path: Path) -> None:
-    """Remove the socket of a dead daemon.  Blocking, at most two seconds.
+def make_way(path: Path, replaced: Callable[[int], bool] = lambda _: False) -> None:
+    """Remove the socket of a dead daemon, or of one that was replaced.  Blocking, at most two seconds.
 
-    Whether it is dead is asked of the kernel by connecting: a refused connection has no listener behind it.
+    Whether it is dead is asked of the kernel by connecting: a refused connection has no listener behind it.  Whose it is otherwise, the
+    kernel tells, too; a daemon that was stopped (SIGSTOP) before it was replaced still listens.
 
     :raises LedgerRefused: ``in_use``, something accepts connections there.
     :raises ConfigError: something that is no socket lies at ``path``, or it cannot be looked at.
@@ -205,7 +215,9 @@ def make_way(path: Path) -> None:
             if error.errno != errno.ECONNREFUSED:
                 raise ConfigError("", f"control socket {path}", (error.strerror or str(error)).lower()) from error
         else:
-            raise LedgerRefused("in_use", f"control socket {path} is in use by another daemon (pid {peer_of(probe).pid})")
+            pid = peer_of(probe).pid
+            if not replaced(pid):
+                raise LedgerRefused("in_use", f"control socket {path} is in use by another daemon (pid {pid})")
     path.unlink(missing_ok=True)
 
 

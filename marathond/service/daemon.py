@@ -19,7 +19,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond import __version__
-from marathond.core.errors import Refused
+from marathond.core.errors import LedgerRefused, Refused
 from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
 from marathond.flow.ingest import Intake
@@ -216,9 +216,20 @@ class Daemon:
         period_s = min((self.notifier.watchdog_s or 20.0) / 3, 10.0)
         while True:
             await self.ledger.write(runs.mark_seen, now_ms=self.clock.wall_ms())
+            self._keep_ledger()
             self.notifier.watchdog()
             self.notifier.status(self._status_line())
             await anyio.sleep(period_s)
+
+    def _keep_ledger(self) -> None:
+        """Ends this life when its ledger was moved away under it or another began beside it; at every beat, by two looks at names."""
+        try:
+            if self.opened.keep():
+                log.warning("lock_taken_again", file=str(self.opened.lock.path))
+        except LedgerRefused as refused:
+            if refused.code in ("replaced", "in_use"):
+                raise
+            log.warning("lock_not_kept", error=str(refused))
 
     async def _wind_down(self, group: TaskGroup) -> bool:
         """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import structlog
@@ -22,9 +23,10 @@ from marathond.engine.docker import DockerEngine
 from marathond.engine.host import filesystem_type
 from marathond.engine.processes import read_stat
 from marathond.ledger.open import open_for_daemon
-from marathond.ledger.verbs import runs
+from marathond.ledger.verbs import replaced, runs
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
+from marathond.service import takeover
 from marathond.service.commands import Commands
 from marathond.service.control import ControlServer
 from marathond.service.daemon import Daemon
@@ -34,14 +36,19 @@ from marathond.service.settings import Settings
 log = structlog.get_logger("marathond")
 
 
-def main(settings: Settings) -> int:
+def main(settings: Settings, *, take_over: bool = False) -> int:
     """Run one daemon life in the foreground.  Exit status 0: stopped as asked.
 
+    :param take_over: end the daemon that holds the ledger first.
     :raises MarathonError: refused or broken, in one line.
     """
     configure(settings.daemon.log_level, settings.daemon.log_format)
+    taken = None
+    if take_over:
+        here = takeover.Here(os.getpid(), socket.gethostname(), SystemClock().boot_id)
+        taken = takeover.take_over(settings.daemon.ledger, here)
     try:
-        anyio.run(_live, settings)
+        anyio.run(_live, settings, taken)
     except BaseExceptionGroup as group:
         raise _first(group) from group
     return 0
@@ -60,25 +67,34 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return next((leaf for leaf in leaves if isinstance(leaf, MarathonError)), leaves[0])
 
 
-async def _live(settings: Settings) -> None:
-    async with living(settings) as daemon, anyio.create_task_group() as signals:
+async def _live(settings: Settings, taken: takeover.Taken | None) -> None:
+    async with living(settings, taken=taken) as daemon, anyio.create_task_group() as signals:
         signals.start_soon(_signals, daemon, name="signals")
         await daemon.run(serve_control)
         signals.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def living(settings: Settings, *, gates_only: bool = False) -> AsyncIterator[Daemon]:
+async def living(settings: Settings, *, gates_only: bool = False, taken: takeover.Taken | None = None) -> AsyncIterator[Daemon]:
     """A daemon life on the configured ledger, written down there; the caller runs it.
+
+    :param taken: how the daemon before this one was ended for it.
 
     :raises LedgerRefused: the ledger is not there, in use, or not to be used.
     """
     clock, host, path = SystemClock(), socket.gethostname(), settings.daemon.ledger
     folder = next((parent for parent in path.parents if parent.exists()), path.parent)
-    opened = open_for_daemon(path, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
+    stat = read_stat(os.getpid())
+    opened = open_for_daemon(
+        path,
+        host=host,
+        filesystem_type=filesystem_type(folder),
+        now_ms=clock.wall_ms(),
+        start_ticks=stat.start_ticks if stat is not None else None,
+        boot_id=clock.boot_id,
+    )
     try:
         async with await SqliteLedger.open(opened.path) as ledger:
-            stat = read_stat(os.getpid())
             await ledger.begin_life(
                 pid=os.getpid(),
                 pid_start_ticks=stat.start_ticks if stat is not None else 0,
@@ -87,6 +103,10 @@ async def living(settings: Settings, *, gates_only: bool = False) -> AsyncIterat
                 version=__version__,
                 now_ms=clock.wall_ms(),
             )
+            if taken is not None:
+                old, now_ms = taken.target, clock.wall_ms()
+                ended = partial(replaced.taken_over, pid=old.pid, pid_start_ticks=old.start_ticks, boot_id=clock.boot_id, how=taken.how)
+                await ledger.write(ended, now_ms=now_ms)
             engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
             daemon = Daemon(settings, opened, ledger, engine, clock, gates_only=gates_only)
             try:
@@ -102,7 +122,14 @@ async def living(settings: Settings, *, gates_only: bool = False) -> AsyncIterat
 
 async def serve_control(daemon: Daemon, group: TaskGroup) -> None:
     commands = Commands(daemon.ledger, daemon, daemon.clock)
-    server = ControlServer(daemon.settings.daemon.control_socket, commands.handle, deadline_s=commands.deadline_s)
+    earlier = await daemon.ledger.read(replaced.earlier_lives, boot_id=daemon.clock.boot_id)
+
+    def was_ours(pid: int) -> bool:
+        """A life of this very ledger, which this one has replaced: stopped or hanging it may hold the socket, and is refused any write."""
+        stat = read_stat(pid)
+        return stat is not None and (pid, stat.start_ticks) in earlier
+
+    server = ControlServer(daemon.settings.daemon.control_socket, commands.handle, deadline_s=commands.deadline_s, replaced=was_ours)
     await group.start(server.serve)
 
 

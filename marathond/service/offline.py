@@ -58,8 +58,17 @@ def offline_writer(ledger: Path, what: str) -> Iterator[OfflineWriter]:
     """
     clock, host = SystemClock(), socket.gethostname()
     folder = next((parent for parent in ledger.parents if parent.exists()), ledger.parent)
+    stat = read_stat(os.getpid())
     try:
-        opened = open_for_daemon(ledger, host=host, filesystem_type=filesystem_type(folder), now_ms=clock.wall_ms())
+        opened = open_for_daemon(
+            ledger,
+            host=host,
+            filesystem_type=filesystem_type(folder),
+            now_ms=clock.wall_ms(),
+            start_ticks=stat.start_ticks if stat is not None else None,
+            boot_id=clock.boot_id,
+            what=what,
+        )
     except LedgerRefused as error:
         if error.code == "in_use":
             raise LedgerRefused("in_use", f"{what} needs the ledger for itself: {_stop_first(str(error))}") from error
@@ -67,7 +76,6 @@ def offline_writer(ledger: Path, what: str) -> Iterator[OfflineWriter]:
     try:
         with house_errors(opened.path), closing(connect(opened.path, mode="rw")) as conn:
             use_wal(conn, str(opened.path))
-            stat = read_stat(os.getpid())
             begin = partial(
                 runs.begin_offline,
                 conn,

@@ -37,7 +37,7 @@ def test_help_shows_the_daemons_options_and_both_commands() -> None:
         (("practice", "--script", str(EXAMPLE), "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
         (("gateway",), 2, "Missing argument 'FOLDER'"),
         (("gateway", "no-such-folder"), 78, "no-such-folder/gateway.json: no such file"),
-        (("--config", "c.toml", "gateway", "."), 2, "--config and --debug are the daemon's: gateway takes none of them"),
+        (("--config", "c.toml", "gateway", "."), 2, "--config, --take-over and --debug are the daemon's: gateway takes none of them"),
         (("daemon",), 2, "No such command 'daemon'"),
     ],
 )

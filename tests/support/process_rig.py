@@ -41,14 +41,15 @@ class ProcessRig(Rig):
     def command(self) -> list[str]:
         return [*self.prefix, sys.executable, "-m", "marathond.cli.daemon", "--config", str(self.config)]
 
-    def popen(self, **options: Any) -> subprocess.Popen[bytes]:
-        """Another daemon on the same configuration."""
-        return subprocess.Popen(self.command(), cwd=Path(marathond.__file__).parents[1], **options)
+    def popen(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Another daemon on the same configuration.  ``words``: more options."""
+        return subprocess.Popen([*self.command(), *words], cwd=Path(marathond.__file__).parents[1], **options)
 
-    async def start(self) -> None:
+    async def start(self, *words: str) -> None:
+        """``words``: more options of the daemon's.  A process that runs already becomes the caller's to end."""
         lives = self.one("SELECT count(*) FROM run")
         with (self.root / "log").open("ab") as log:
-            self.process = self.popen(stdout=log, stderr=log)
+            self.process = self.popen(*words, stdout=log, stderr=log)
         with anyio.fail_after(START_S):
             while self.one("SELECT count(*) FROM run") == lives or not self.sql("SELECT 1 FROM campaign"):
                 if self.process.poll() is not None:
