@@ -6,19 +6,21 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import pytest
+from contract.benches import AnyBench, Lost
 from support import worker
-from support.execs import start_exec
+from support.relay import Relay
 from support.rig import CALL_TIMEOUT_S
 
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
-from marathond.ports.engine import ContainerSpec, ExecSpec, Process
+from marathond.ports.engine import Engine, ExecSpec
 
 SHELL_S = 300.0
 
@@ -31,16 +33,19 @@ def short_tmp() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@asynccontextmanager
+async def relayed(upstream: Path | None) -> AsyncIterator[Relay]:
+    """A relay in a folder whose path is short enough."""
+    with tempfile.TemporaryDirectory(prefix="mdt") as folder:
+        async with Relay(Path(folder) / "s", upstream) as relay:
+            yield relay
+
+
 @dataclass
-class Bench:
-    """An engine, an image with a shell, and names nobody else uses."""
+class Bench(AnyBench):
+    """A real engine."""
 
     engine: DockerEngine
-    image_id: str
-    labels: dict[str, str]
-
-    def name(self, word: str = "x") -> str:
-        return f"mdtest-{self.labels['marathond.test']}-{word}"
 
     async def subnet(self) -> str:
         """A /28 that nobody uses now."""
@@ -48,53 +53,39 @@ class Bench:
         taken = [*networks, *(item.cidr for item in await anyio.to_thread.run_sync(occupied))]
         return worker.any_subnet(taken)
 
-    async def container(self, **changes: object) -> str:
-        fields: dict[str, object] = {
-            "name": self.name(secrets.token_hex(3)),
-            "image_id": self.image_id,
-            "labels": self.labels,
-            "network": None,
-        }
-        container_id = await self.engine.create_container(ContainerSpec(**{**fields, **changes}))  # type: ignore[arg-type]
-        await self.engine.start_container(container_id)
-        return container_id
-
-    async def start_exec(self, container_id: str, spec: ExecSpec) -> str:
-        """Create and start; the exec's id."""
-        return await start_exec(self.engine, container_id, spec)
-
     async def shell(self, container_id: str, script: str) -> str:
         """Run a script that must succeed; its output."""
         done = await self.engine.run_exec(container_id, ExecSpec(["sh", "-c", script]), timeout_s=SHELL_S)
         assert done.exit_code == 0, done
         return done.output
 
-    async def running(self, container_id: str, *argv: str) -> dict[str, Process]:
-        """The container's processes by command line, once all of ``argv`` are among them.
+    @asynccontextmanager
+    async def losing(self, call: str, word: str) -> AsyncIterator[Lost]:
+        """From the first request that holds ``word`` on, no answer comes back; ``call`` is for engines that are not real."""
+        async with relayed(Path(self.engine.url.removeprefix("unix://"))) as relay:
+            engine = DockerEngine("losing", relay.url, call_timeout_s=CALL_TIMEOUT_S)
+            await engine.info()
+            relay.mute_at = word.encode()
+            arrived = relay.sees(word.encode())
+            yield Lost(engine, arrived.wait, relay.cut)
+            await engine.aclose()
 
-        A start is answered before the command is executed: for a moment the runtime's own process, or the shell that forks, stands there.
-        """
-        with anyio.fail_after(SHELL_S):
-            while True:
-                found = {process.argv: process for process in await self.engine.processes(container_id)}
-                if set(argv) <= found.keys():
-                    return found
-                await anyio.sleep(0.05)
+    @asynccontextmanager
+    async def deaf(self, call_timeout_s: float) -> AsyncIterator[Engine]:
+        """An engine that takes requests and never answers."""
+        async with relayed(None) as relay:
+            engine = DockerEngine("deaf", relay.url, call_timeout_s=call_timeout_s)
+            yield engine
+            await engine.aclose()
 
-    async def clean(self) -> None:
-        for container in await self.engine.list_containers(self.labels):
-            await self._gone(self.engine.remove_container, container.id)
-        for network in await self.engine.list_networks():
-            if network.labels.get("marathond.test") == self.labels["marathond.test"]:
-                await self._gone(self.engine.remove_network, network.id)
-
-    async def _gone(self, remove: Callable[[str], Awaitable[bool]], thing: str) -> None:
-        """A mount or an endpoint may be busy for a moment."""
-        for _ in range(100):
-            if await remove(thing):
-                return
-            await anyio.sleep(0.2)
-        raise AssertionError(f"the engine does not remove {thing}")
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[Engine]:
+        """An engine at whose socket nobody listens."""
+        async with relayed(None) as relay:
+            await relay.cut()
+            engine = DockerEngine("away", relay.url, call_timeout_s=CALL_TIMEOUT_S)
+            yield engine
+            await engine.aclose()
 
 
 @pytest.fixture
@@ -105,7 +96,7 @@ async def bench(docker_host: str) -> AsyncIterator[Bench]:
     if image is None:
         await engine.aclose()
         pytest.fail(f"the engine has no image {ref} (MARATHOND_TEST_IMAGE)")
-    made = Bench(engine, image.id, {"marathond.test": secrets.token_hex(6)})
+    made = Bench(image.id, {"marathond.test": secrets.token_hex(6)}, engine)
     yield made
     await made.clean()
     await engine.aclose()

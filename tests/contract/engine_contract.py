@@ -1,25 +1,28 @@
-"""What every implementation of the Engine port must do; subclass it with a ``bench`` fixture."""
+"""What every implementation of the Engine port must do with networks, containers and processes; ``bench`` brings the engine.
+
+Owns the rules that hold for real engines and the simulated one alike; what only a real one can show is engine_real_only.py.  Commands come
+from commands.py, which both kinds can run.
+"""
 
 from __future__ import annotations
 
-import io
-import tarfile
-from collections.abc import AsyncIterator
-from ipaddress import IPv4Network
 from pathlib import Path
 
 import anyio
 import pytest
+from contract import commands
+from contract.exec_contract import ExecContract
+from contract.unknown_contract import UnknownContract
 
-from marathond.core.errors import EngineError, EngineTimeout, NotFound, SubnetTaken
+from marathond.core.errors import EngineError, NotFound, SubnetTaken
 from marathond.core.model import Mount
-from marathond.ports.engine import ContainerSpec, Engine, ExecInfo, ExecSpec, Process
+from marathond.ports.engine import ContainerSpec, Engine, Process
 
 UNKNOWN = "0" * 64
 
 
-class EngineContract:
-    """Methods are tests; ``bench`` brings the engine, an image with a shell and fresh labels."""
+class ContainerContract:
+    """Methods are tests; ``bench`` brings the engine, an image and fresh labels."""
 
     async def test_an_engine_that_lives_answers_a_knock(self, bench) -> None:
         await bench.engine.knock()
@@ -73,22 +76,26 @@ class EngineContract:
         assert await bench.engine.inspect_network(network) is not None
         assert await bench.engine.remove_network(network) is True
 
-    async def test_b15_from_an_internal_network_the_host_does_not_answer_on_the_gateway(self, bench) -> None:
-        async def reach(internal: bool) -> int:
-            subnet = await bench.subnet()
-            network = await bench.engine.create_network(bench.name(f"internal-{internal}"), bench.labels, subnet, internal=internal)
-            seen = await bench.engine.inspect_network(network)
-            assert seen is not None
-            assert seen.internal is internal
-            container = await bench.container(network=network)
-            gateway = next(IPv4Network(subnet).hosts())
-            connect = ExecSpec(["timeout", "60", "bash", "-c", f"</dev/tcp/{gateway}/{port}"])
-            return (await bench.engine.run_exec(container, connect, timeout_s=240)).exit_code
+    async def test_b04_a_created_container_does_not_hold_its_network(self, bench) -> None:
+        """What the sweeper must know: such a network looks unused, and the start fails once it is gone."""
+        network = await bench.engine.create_network(bench.name(), bench.labels, await bench.subnet())
+        made = await bench.engine.create_container(ContainerSpec(bench.name(), bench.image_id, bench.labels, network))
+        [listed] = await bench.engine.list_containers(bench.labels)
+        assert listed.network_mode == network
+        assert await bench.engine.remove_network(network) is True
+        with pytest.raises(NotFound):
+            await bench.engine.start_container(made)
+        seen = await bench.engine.inspect_container(made)
+        assert seen is not None
+        assert not seen.running
 
-        async with await anyio.create_tcp_listener(local_host="0.0.0.0") as listener:
-            port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            assert await reach(internal=False) == 0  # the listener can be reached at all
-            assert await reach(internal=True) != 0
+    async def test_a_second_network_of_one_name_is_refused(self, bench) -> None:
+        """When they are asked for one after the other; 20.10 makes both when it is asked at once."""
+        made = await bench.engine.create_network(bench.name(), bench.labels, await bench.subnet())
+        with pytest.raises(EngineError, match="already exists") as caught:
+            await bench.engine.create_network(bench.name(), bench.labels, await bench.subnet())
+        assert caught.value.status == 409
+        assert [network.id for network in await bench.networks()] == [made]
 
     # containers
 
@@ -109,7 +116,7 @@ class EngineContract:
         assert seen.started_at.startswith("2")
         listed = await bench.engine.list_containers(bench.labels)
         assert [(item.id, item.running, item.network_mode, item.labels) for item in listed] == [(made, True, "none", bench.labels)]
-        assert await bench.shell(made, "pwd") == "/srv\n"
+        assert (await bench.run(made, commands.PWD)).output == "/srv\n"
         assert await bench.engine.remove_container(made) is True
         assert await bench.engine.inspect_container(made) is None
         assert await bench.engine.remove_container(made) is True
@@ -121,7 +128,7 @@ class EngineContract:
         assert seen is not None
         assert "A=1" in seen.env
         assert (seen.cpus, seen.memory_mb) == (None, None)
-        assert "proxy" not in (await bench.shell(container, "env")).lower()
+        assert "proxy" not in (await bench.run(container, commands.ENV)).output.lower()
 
     async def test_unknown_things_are_none_or_not_found(self, bench) -> None:
         engine = bench.engine
@@ -139,25 +146,68 @@ class EngineContract:
         with pytest.raises(NotFound):
             await bench.container(network=UNKNOWN)
 
+    async def test_a_name_belongs_to_one_container(self, bench) -> None:
+        """What a create that timed out and completed leads to when it is asked again."""
+        spec = ContainerSpec(bench.name(), bench.image_id, bench.labels, None)
+        made = await bench.engine.create_container(spec)
+        with pytest.raises(EngineError, match="already in use") as caught:
+            await bench.engine.create_container(spec)
+        assert caught.value.status == 409
+        assert [info.id for info in await bench.engine.list_containers(bench.labels)] == [made]
+
+    async def test_a_container_is_listed_by_all_the_labels_asked_for(self, bench) -> None:
+        made = await bench.container(labels={**bench.labels, "more": "1"})
+        await bench.container()
+        both = await bench.engine.list_containers({**bench.labels, "more": "1"})
+        assert [info.id for info in both] == [made]
+        assert await bench.engine.list_containers({**bench.labels, "more": "2"}) == []
+        assert len(await bench.engine.list_containers(bench.labels)) == 2
+        assert made in [info.id for info in await bench.engine.list_containers()]
+
     async def test_a_mount_is_read_only_or_not_and_its_source_must_exist(self, bench, tmp_path: Path) -> None:
         (tmp_path / "in").mkdir()
         (tmp_path / "in" / "file").write_text("text")
         (tmp_path / "out").mkdir()
         mounts = [Mount(str(tmp_path / "in"), "/in"), Mount(str(tmp_path / "out"), "/out", read_only=False)]
         container = await bench.container(mounts=mounts)
-        assert await bench.shell(container, "cat /in/file; cp /in/file /out/copy; touch /in/new 2>/dev/null && echo wrote; true") == "text"
-        assert (tmp_path / "out" / "copy").read_text() == "text"
+        assert (await bench.run(container, commands.reads("/in/file"))).output == "text"
+        assert (await bench.run(container, commands.writes("/out/copy", "word"))).exit_code == 0
+        assert (tmp_path / "out" / "copy").read_text() == "word"
+        assert (await bench.run(container, commands.writes("/in/new", "word"))).exit_code != 0
+        assert not (tmp_path / "in" / "new").exists()
         with pytest.raises(EngineError, match="does not exist"):
             await bench.container(mounts=[Mount(str(tmp_path / "nowhere"), "/x")])
         assert not (tmp_path / "nowhere").exists()
+
+    async def test_b09_a_container_whose_main_process_dies_ends_with_everything_in_it(self, bench) -> None:
+        engine = bench.engine
+        container = await bench.container()
+        exec_id = await bench.start_exec(container, commands.sleeps(1013).spec())
+        seen = await engine.inspect_container(container)
+        assert seen is not None
+        main = next(process for process in await engine.processes(container) if process.pid == seen.pid)
+        await engine.kill([main])
+        ended = await bench.until(lambda: engine.inspect_container(container), lambda info: not info.running)
+        assert (ended.status, ended.exit_code, ended.oom_killed, ended.pid) == ("exited", 137, False, 0)
+        assert await engine.processes(container) == []
+        with anyio.fail_after(240):
+            info = await engine.wait_exec(exec_id)
+        assert info is None or info.exit_code == 137
+        with pytest.raises(EngineError) as caught:
+            await engine.create_exec(container, commands.TRUE.spec())
+        assert caught.value.status == 409
+        await engine.start_container(container)  # somebody else may: its second life shows
+        again = await engine.inspect_container(container)
+        assert again is not None
+        assert (again.running, again.started_at != seen.started_at) == (True, True)
 
     # processes
 
     async def test_processes_are_seen_while_paused_and_killed_one_by_one(self, bench) -> None:
         engine = bench.engine
         container = await bench.container()
-        doomed = await bench.start_exec(container, ExecSpec(["sleep", "1001"]))
-        spared = await bench.start_exec(container, ExecSpec(["sleep", "1002"]))
+        doomed = await bench.start_exec(container, commands.sleeps(1001).spec())
+        spared = await bench.start_exec(container, commands.sleeps(1002).spec())
         await bench.running(container, "sleep 1001", "sleep 1002", "sleep 86400")
         await engine.pause(container)
         await engine.pause(container)
@@ -188,164 +238,59 @@ class EngineContract:
 
     async def test_f10_a_reused_pid_is_not_hit(self, bench) -> None:
         container = await bench.container()
-        await bench.start_exec(container, ExecSpec(["sleep", "1003"]))
+        await bench.start_exec(container, commands.sleeps(1003).spec())
         real = (await bench.running(container, "sleep 1003"))["sleep 1003"]
         await bench.engine.kill([Process(real.pid, real.ppid, real.session, real.start_ticks - 1, real.argv)])
         await bench.engine.pause(container)  # a signal that was sent would show by now: a killed process is no row
         assert real in await bench.engine.processes(container)
 
-    async def test_pid_1_reaps_and_survives_the_death_of_its_sleep(self, bench) -> None:
+    async def test_b07_a_session_outlives_its_leader_and_one_of_its_own_outlives_both(self, bench) -> None:
+        engine = bench.engine
         container = await bench.container()
-        await bench.running(container, "sleep 86400")
-        script = """
-            of_one() { grep -l '^PPid:[[:space:]]1$' /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3; }
-            old=$(of_one); kill -9 $old
-            (sh -c 'exec sleep 0' &)                     # an orphan that ends
-            until [ ! -e /proc/$old ] && new=$(of_one) && [ "$(cat /proc/$new/comm)" = sleep ] &&
-                ! grep -q ') Z ' /proc/[0-9]*/stat 2>/dev/null; do sleep 0.05; done
-        """
-        await bench.shell(container, script)
-        seen = await bench.engine.inspect_container(container)
+        leader = await bench.start_exec(container, commands.LEAVES_ONE_BEHIND.spec())
+        found = await bench.running(container, "sleep 1008", "sleep 1009")
+        detached, own = found["sleep 1008"], found["sleep 1009"]
+        assert detached.session == detached.pid
+        assert own.session == own.pid
+        await bench.start_exec(container, commands.HAS_A_CHILD.spec())
+        found = await bench.running(container, "sleep 1010", "sleep 1011")
+        child = found["sleep 1010"]
+        parent = next(process for process in found.values() if process.pid == child.ppid)
+        assert child.session == parent.pid == parent.session
+        await engine.kill([own, parent])
+        with anyio.fail_after(240):
+            ended = await engine.wait_exec(leader)
+        assert ended is not None
+        assert ended.exit_code == 137
+        seen = await engine.inspect_container(container)
         assert seen is not None
-        assert seen.running
+        left = {p.argv: p for p in await bench.until(lambda: engine.processes(container), lambda ps: all(p.pid != parent.pid for p in ps))}
+        assert (left["sleep 1008"].session, left["sleep 1008"].ppid) == (detached.pid, seen.pid)  # adopted by the main process
+        assert (left["sleep 1010"].session, left["sleep 1010"].ppid) == (parent.pid, seen.pid)
+
+    async def test_what_is_paused_does_nothing_and_takes_no_exec(self, bench, tmp_path: Path) -> None:
+        engine, log = bench.engine, tmp_path / "ticks"
+        container = await bench.container(mounts=[Mount(str(tmp_path), "/out", read_only=False)])
+        await bench.start_exec(container, commands.ticks("/out/ticks").spec())
+        with anyio.fail_after(240):
+            while not log.exists() or not log.stat().st_size:  # noqa: ASYNC110 - a file has no bell
+                await anyio.sleep(0.05)
+        await engine.pause(container)
+        await anyio.sleep(0.2)  # a write that was under way
+        size = log.stat().st_size
+        await anyio.sleep(0.5)
+        assert log.stat().st_size == size
+        with pytest.raises(EngineError, match="paused") as caught:
+            await engine.create_exec(container, commands.TRUE.spec())
+        assert caught.value.status == 409
+        await engine.unpause(container)
+        with anyio.fail_after(240):
+            while log.stat().st_size == size:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
 
     async def test_a_stopped_container_has_no_processes(self, bench) -> None:
         container = await bench.engine.create_container(ContainerSpec(bench.name(), bench.image_id, bench.labels, None))
         assert await bench.engine.processes(container) == []
-
-    # execs
-
-    async def test_an_exec_can_be_written_down_before_it_runs(self, bench) -> None:
-        engine = bench.engine
-        container = await bench.container()
-        spec = ExecSpec(["sh", "-c", 'echo "$A $(pwd) $(id -u)" > /tmp/out; exit 7'], env={"A": "a b"}, user="1", cwd="/usr")
-        exec_id = await engine.create_exec(container, spec)
-        info = await engine.inspect_exec(exec_id)
-        assert info is not None
-        assert (info.running, info.exit_code, info.pid) == (False, None, 0)
-        await engine.start_created_exec(exec_id)
-        with anyio.fail_after(240):
-            info = await engine.wait_exec(exec_id)
-        assert info is not None
-        assert (info.running, info.exit_code) == (False, 7)
-        assert await bench.shell(container, "cat /tmp/out") == "a b /usr 1\n"
-        await engine.start_created_exec(exec_id)  # once more changes nothing
-        assert await bench.shell(container, "cat /tmp/out") == "a b /usr 1\n"
-
-    @pytest.mark.parametrize(
-        ("spec", "words"),
-        [
-            (ExecSpec(["/no/such/binary"]), "/no/such/binary"),
-            (ExecSpec(["true"], cwd="/no/such/folder"), "/no/such/folder"),
-            (ExecSpec(["true"], user="nosuchuser"), "nosuchuser"),
-        ],
-    )
-    async def test_b08_what_cannot_start_answers_126_with_the_reason(self, bench, spec: ExecSpec, words: str) -> None:
-        container = await bench.container()
-        done = await bench.engine.run_exec(container, spec, timeout_s=240)
-        assert done.exit_code in (126, 127)
-        assert words in done.output
-        try:
-            exec_id = await bench.start_exec(container, spec)
-        except EngineError as exc:  # 28.5 checks the user when the exec is created
-            assert (spec.user, exc.status) == ("nosuchuser", 400)
-            assert words in exc.detail
-            return
-        with anyio.fail_after(240):
-            info = await bench.engine.wait_exec(exec_id)
-        assert info is not None
-        assert info.exit_code in (126, 127)
-
-    async def test_output_is_bounded_and_the_command_runs_to_its_end(self, bench) -> None:
-        container = await bench.container()
-        script = "head -c 3000000 /dev/zero | tr '\\0' x; echo error >&2; touch /tmp/done; exit 3"
-        done = await bench.engine.run_exec(container, ExecSpec(["sh", "-c", script]), timeout_s=240, max_output=1000)
-        assert (done.exit_code, done.output, done.truncated) == (3, "x" * 1000, True)
-        assert await bench.shell(container, "ls /tmp/done") == "/tmp/done\n"
-        both = await bench.engine.run_exec(container, ExecSpec(["sh", "-c", "echo out; echo err >&2"]), timeout_s=240)
-        assert sorted(both.output.split()) == ["err", "out"]
-        assert not both.truncated
-
-    async def test_a_short_command_that_takes_long_is_a_timeout(self, bench) -> None:
-        container = await bench.container()
-        with pytest.raises(EngineTimeout):
-            await bench.engine.run_exec(container, ExecSpec(["sleep", "1004"]), timeout_s=0.5)
-
-    async def test_b09_137_is_oom_only_if_the_engine_says_so(self, bench) -> None:
-        killed = await bench.container(memory_mb=64)
-        done = await bench.engine.run_exec(killed, ExecSpec(["sh", "-c", "kill -9 $$"]), timeout_s=240)
-        assert done.exit_code == 137
-        seen = await bench.engine.inspect_container(killed)
-        assert seen is not None
-        assert not seen.oom_killed
-        hungry = await bench.container(memory_mb=32)
-        done = await bench.engine.run_exec(hungry, ExecSpec(["sh", "-c", "tail /dev/zero; exit $?"]), timeout_s=240)
-        assert done.exit_code == 137
-        seen = await bench.engine.inspect_container(hungry)
-        assert seen is not None
-        assert (seen.running, seen.oom_killed) == (True, True)
-
-    async def test_an_exec_ends_with_its_container(self, bench) -> None:
-        container = await bench.container()
-        exec_id = await bench.start_exec(container, ExecSpec(["sleep", "1005"]))
-        ended: list[ExecInfo | None] = []
-        with anyio.fail_after(240):
-            async with anyio.create_task_group() as group:
-
-                async def wait() -> None:
-                    ended.append(await bench.engine.wait_exec(exec_id))
-
-                group.start_soon(wait)
-                await bench.clean()
-        assert ended[0] is None or ended[0].exit_code == 137
-
-    # files
-
-    async def test_a_tree_arrives_as_root_with_its_modes_and_links(self, bench, tmp_path: Path) -> None:
-        (tmp_path / "sub").mkdir()
-        (tmp_path / "sub" / "run.sh").write_text("#!/bin/sh\necho ran\n")
-        (tmp_path / "sub" / "run.sh").chmod(0o754)
-        (tmp_path / "big").write_bytes(b"\xaa" * 1_500_001)
-        (tmp_path / "link").symlink_to("sub/run.sh")
-        (tmp_path / "dangling").symlink_to("/etc/nothing")
-        (tmp_path / ("long" * 60)).write_text("")
-        container = await bench.container()
-        await bench.engine.put_tree(container, tmp_path, "/tests/deep")
-        listing = "cd /tests/deep; stat -c '%u:%g %a %s' sub/run.sh; readlink link dangling; ./link; stat -c %s big; ls | wc -l"
-        assert await bench.shell(container, listing) == "0:0 754 19\nsub/run.sh\n/etc/nothing\nran\n1500001\n5\n"
-
-    async def test_an_archive_is_unpacked_below_a_folder_that_must_exist(self, bench) -> None:
-        container = await bench.container()
-
-        async def tar() -> AsyncIterator[bytes]:
-            buffer = io.BytesIO()
-            with tarfile.open(fileobj=buffer, mode="w") as archive:
-                info = tarfile.TarInfo("hello")
-                info.size = 2
-                archive.addfile(info, io.BytesIO(b"hi"))
-            yield buffer.getvalue()
-
-        await bench.engine.put_archive(container, "/srv", tar)
-        assert await bench.shell(container, "cat /srv/hello") == "hi"
-        with pytest.raises(NotFound):
-            await bench.engine.put_archive(container, "/no/such/folder", tar)
-
-    # events
-
-    async def test_events_tell_of_an_end(self, bench) -> None:
-        container = await bench.container()
-        events = bench.engine.events()
-        heard = []
-        with anyio.fail_after(240):
-            await anext(events)  # the subscription stands
-            exec_id = await bench.start_exec(container, ExecSpec(["true"]))
-            async for event in events:
-                if event.id == container:
-                    heard.append(event.action)
-                if event.action == "exec_die" and event.attributes.get("execID") == exec_id:
-                    break
-        await events.aclose()
-        assert heard[-1] == "exec_die"
 
     # images
 
@@ -362,3 +307,7 @@ class EngineContract:
         assert info.memory_bytes > 0
         assert tuple(map(int, info.api_version.split("."))) >= (1, 40)
         assert info.data_root.startswith("/")
+
+
+class EngineContract(ContainerContract, ExecContract, UnknownContract):
+    """Everything that a simulated engine and a real one have in common."""

@@ -8,7 +8,6 @@ import socket
 import sys
 import tarfile
 import warnings
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -21,7 +20,7 @@ from support.rig import CALL_TIMEOUT_S
 from marathond.core.errors import ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
 from marathond.engine.docker import DockerEngine
 from marathond.engine.proof import engine_sees_files
-from marathond.ports.engine import ContainerSpec, ExecInfo, ExecSpec
+from marathond.ports.engine import ExecInfo, ExecSpec
 
 pytestmark = [pytest.mark.anyio]
 docker = pytest.mark.docker
@@ -61,41 +60,6 @@ async def test_a_socket_nobody_listens_at_is_unreachable(short_tmp: Path) -> Non
     await engine.aclose()
 
 
-async def test_b10_dockerd_that_never_answers_ends_every_call(short_tmp: Path) -> None:
-    async with Relay(short_tmp / "s", None) as relay:
-        engine = DockerEngine("x", relay.url, call_timeout_s=0.2)
-        spec = ContainerSpec("n", "sha256:1", {}, None)
-
-        async def tar() -> AsyncIterator[bytes]:
-            yield b"\0" * 10240
-
-        async def log(_: bytes) -> None:
-            return None
-
-        (short_tmp / "Dockerfile").write_text("FROM scratch\n")
-        calls = [
-            engine.info,
-            lambda: engine.create_network("n", {}, None),
-            lambda: engine.remove_network("n"),
-            lambda: engine.create_container(spec),
-            lambda: engine.inspect_container("n"),
-            lambda: engine.remove_container("n"),
-            lambda: engine.pause("n"),
-            lambda: engine.processes("n"),
-            lambda: engine.create_exec("n", ExecSpec(["x"])),
-            lambda: engine.start_created_exec("n"),
-            lambda: engine.run_exec("n", ExecSpec(["x"]), timeout_s=0.2),
-            lambda: engine.put_archive("n", "/", tar),
-            lambda: engine.inspect_image("n"),
-            lambda: engine.pull_image("n", timeout_s=0.2),
-            lambda: engine.build_image(short_tmp, tag="n", labels={}, build_args={}, network=None, timeout_s=0.2, log=log),
-        ]
-        for call in calls:
-            with anyio.fail_after(240), pytest.raises(EngineTimeout, match="unknown"):
-                await call()
-        await engine.aclose()
-
-
 async def test_something_that_is_not_docker_is_named(short_tmp: Path) -> None:
     for answer in (b"<html>", b"[1", b'{"no": "version"}'):
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
@@ -119,53 +83,6 @@ async def _not_docker(path: Path, answer: bytes) -> None:
 
 
 # the engine goes away and comes back
-
-
-@docker
-async def test_a_cut_after_the_request_leaves_the_outcome_unknown_and_a_network_behind(bench, upstream: Path, short_tmp: Path) -> None:
-    async with Relay(short_tmp / "s", upstream) as relay:
-        engine = DockerEngine("x", relay.url, call_timeout_s=CALL_TIMEOUT_S)
-        await engine.info()
-        relay.mute = True
-        sent = relay.sees(f'"{bench.name()}"'.encode())  # in the body: it may follow its head
-        outcome: list[EngineError] = []
-
-        async def create() -> None:
-            try:
-                await engine.create_network(bench.name(), bench.labels, await bench.subnet())
-            except EngineError as exc:
-                outcome.append(exc)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(create)
-            await sent.wait()
-            await relay.cut()
-        assert [type(exc) for exc in outcome] == [EngineTimeout]
-        await _appears(bench)
-        await engine.aclose()
-
-
-@docker
-async def test_a_cancelled_create_still_completes_on_the_server(bench, upstream: Path, short_tmp: Path) -> None:
-    """Measured and documented in the port: write the row first, look by label afterwards."""
-    async with Relay(short_tmp / "s", upstream) as relay:
-        engine = DockerEngine("x", relay.url, call_timeout_s=CALL_TIMEOUT_S)
-        await engine.info()
-        relay.mute = True
-        sent = relay.sees(f'"{bench.name()}"'.encode())  # in the body: it may follow its head
-        subnet = await bench.subnet()
-        async with anyio.create_task_group() as group:
-            group.start_soon(engine.create_network, bench.name(), bench.labels, subnet)
-            await sent.wait()
-            group.cancel_scope.cancel()
-        await _appears(bench)
-        await engine.aclose()
-
-
-async def _appears(bench) -> None:
-    with anyio.fail_after(240):
-        while not [net for net in await bench.engine.list_networks() if net.labels == bench.labels]:  # noqa: ASYNC110
-            await anyio.sleep(0.05)
 
 
 @docker

@@ -39,6 +39,7 @@ class NetworkRecord:
     subnet: str
     internal: bool
     created_ms: int
+    born_s: float
     undeletable: bool = False
 
 
@@ -174,6 +175,10 @@ class Box:
     def spawn(self, program: Program, detached: bool, argv: tuple[str, ...] = ("child",)) -> int:
         """Start a child and return its pid; ``detached``: in a session of its own.  It outlives this process either way."""
         return self._engine.spawn(self._process, program, self.spec, argv, detached=detached)
+
+    def becomes(self, *argv: str) -> None:
+        """Shows as another command line from now on, as after an exec."""
+        self._process.argv = argv
 
     def alive(self, pid: int) -> bool:
         return pid in self.container.processes

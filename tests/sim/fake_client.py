@@ -29,7 +29,7 @@ from marathond.ports.engine import (
     Process,
 )
 from tests.sim.fake_box import ContainerRecord, ExecRecord, NetworkRecord
-from tests.sim.fake_engine import CALL_S, FakeEngine
+from tests.sim.fake_engine import FakeEngine
 from tests.sim.switch import DeadSwitch
 
 T = TypeVar("T")
@@ -40,16 +40,19 @@ LATE_LOOK_S = 2.0
 class FakeClient:
     """One for each daemon life."""
 
-    def __init__(self, server: FakeEngine, switch: DeadSwitch) -> None:
-        self.name = server.name
+    def __init__(self, server: FakeEngine, switch: DeadSwitch, call_timeout_s: float) -> None:
+        self.name, self.call_timeout_s = server.name, call_timeout_s
         self._server, self._switch, self._closed = server, switch, False
 
-    async def _ask(self, call: str, effect: Callable[[], T], *, reads: bool = False, deadline_s: float = CALL_S, subject: str = "") -> T:
+    async def _ask(
+        self, call: str, effect: Callable[[], T], *, reads: bool = False, deadline_s: float | None = None, subject: str = ""
+    ) -> T:
         self._switch.check()
         if self._closed:
             raise RuntimeError(f"the engine client for {self.name} is closed")
         try:
-            return await self._server.serve(call, effect, reads=reads, deadline_s=deadline_s, subject=subject)
+            limit_s = self.call_timeout_s if deadline_s is None else deadline_s
+            return await self._server.serve(call, effect, reads=reads, deadline_s=limit_s, subject=subject)
         finally:
             self._switch.check()
 

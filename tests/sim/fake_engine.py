@@ -106,11 +106,11 @@ class FakeEngine(EngineState):
         for planned in faults.planned:
             self.later(planned.at_s, lambda planned=planned: self._strike(planned.name))  # type: ignore[misc]
 
-    def client(self, switch: DeadSwitch) -> FakeClient:
+    def client(self, switch: DeadSwitch, call_timeout_s: float = CALL_S) -> FakeClient:
         """The port as one daemon life sees it."""
         from tests.sim.fake_client import FakeClient
 
-        return FakeClient(self, switch)
+        return FakeClient(self, switch, call_timeout_s)
 
     # time
 
@@ -349,19 +349,22 @@ class FakeEngine(EngineState):
             self.later(number * 0.1, lambda record=record: self.end_container(record, KILLED))  # type: ignore[misc]
         self.later(len(alive) * 0.1 + 0.5, lambda: self._down(live=False, away_s=away_s))
 
-    def _down(self, *, live: bool, away_s: float) -> None:
-        self.stopping, self.up, self.hung = False, False, False
+    def sever(self) -> None:
+        """Every connection breaks, whatever was asked over it; about half of it is carried out."""
         self.boot += 1
-        self._queued.clear()
-        if not self.answers.is_set():
-            self.answers.set()  # whoever hangs sees that the connection broke
-        self.answers = trio.Event()
         broken, self._broken = self._broken, trio.Event()
         broken.set()
         for request in list(self._pending):
             if not request.reads and self.rng.random() < 0.5:
                 request.complete()
         self._cut()
+
+    def _down(self, *, live: bool, away_s: float) -> None:
+        self.stopping, self.up, self.hung = False, False, False
+        self._queued.clear()
+        self.answers.set()  # whoever hangs sees that the connection broke
+        self.answers = trio.Event()
+        self.sever()
         if not live:
             for record in list(self.containers.values()):
                 self.end_container(record, KILLED)

@@ -87,6 +87,7 @@ class FaultModel:
         self.planned = self._plan(horizon_s)
         self._on_stop: list[Callable[[], None]] = []
         self._standing: Counter[str] = Counter()
+        self._forced: list[tuple[str, str]] = []
         self._by_call: dict[str, tuple[tuple[float, str], ...]] = {}
         for name, calls in OF_CALLS.items():
             if rate := self.rates.get(name, 0.0):
@@ -106,8 +107,17 @@ class FaultModel:
         """Plan one by hand, before the engine is made."""
         self.planned = sorted([*self.planned, Planned(at_s, name)], key=lambda planned: planned.at_s)
 
+    def force(self, call: str, name: str) -> None:
+        """The next such call is hit by this, whatever the dice say."""
+        self._forced.append((call, name))
+
     def of_call(self, call: str) -> str:
         """The fault that hits this call; empty: none.  Counted by whoever carries it out."""
+        if self._forced and not self.off:
+            for number, (wanted, name) in enumerate(self._forced):
+                if wanted == call:
+                    del self._forced[number]
+                    return name
         chances = self._by_call.get(call)
         if chances is None or self.off:
             return ""
