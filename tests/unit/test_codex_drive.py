@@ -178,6 +178,16 @@ def test_c07_a_goal_without_progress_and_one_without_end() -> None:
     assert goal_after(over("1"), started("2"), goal("complete"), over("2"), codex=capped) == End(EndedBy.AGENT, "goal complete")
 
 
+def test_c07_a_goals_own_turns_before_its_task_has_come_are_no_idleness() -> None:
+    """The daemon was killed between the goal and its message; the next one hears their ends after the message was taken."""
+    begun = [*GOAL_BEGUN[:-2], ("turn_accepted", {"mark": "m1", "turn_id": "5"})]
+    early = [entry for n in (1, 2, 3, 4) for entry in (started(str(n)), over(str(n), acts=0))]
+    assert after(*early, codex=GOAL, begun=begun) == Listen(resting=True)
+    late = [entry for n in (5, 6, 7) for entry in (started(str(n)), over(str(n), acts=0))]
+    assert isinstance(after(*early, *late, codex=GOAL, begun=begun), End)
+    assert after(*early, *late[:-1], codex=GOAL, begun=begun) == Listen()
+
+
 def test_a_goal_that_codex_does_not_continue() -> None:
     stalled: Entry = ("stalled", {"goal": "active"})
     assert goal_after(over("1"), stalled) == Again("stalled", 1, drive.PAUSE_FIRST_S)

@@ -123,6 +123,8 @@ class State:
     """Ids of turns that were seen to start or to end."""
     over: set[str] = field(default_factory=set)
     in_flight: str = ""
+    awaited: str = ""
+    """The turn that took the last message, while nobody has seen it begin."""
     cause: str = "goal"
     """Of the turn that starts next."""
     causes: dict[str, str] = field(default_factory=dict)
@@ -198,6 +200,7 @@ class State:
                 self._unblock(detail)
             case "turn_accepted":
                 self.causes.setdefault(detail["turn_id"], self.cause)
+                self.awaited = "" if detail["turn_id"] in self.begun else detail["turn_id"]
                 self._seen("turn")
             case "turn_started":
                 self._begin(detail["turn_id"])
@@ -285,6 +288,7 @@ class State:
     def _begin(self, turn_id: str) -> None:
         if turn_id not in self.begun:
             self.begun.add(turn_id)
+            self.awaited = "" if turn_id == self.awaited else self.awaited
             self.causes.setdefault(turn_id, self.cause)
             self.cause = "goal"
             # A turn that starts after the goal was to be set active is that intention's effect; of a message only its own turn is.
@@ -309,7 +313,9 @@ class State:
         going_on = self.goal == "active" or bool(self.wakes)
         if detail["acts"] or detail.get("responses", 0) > 1 or (detail["status"] == "completed" and not going_on):
             self.idle = 0
-        elif detail["status"] == "completed" and detail.get("heard", True):
+        elif detail["status"] == "completed" and detail.get("heard", True) and not self.awaited:
+            # A goal's own turns run before its first message where the daemon was killed between the two: their ends may be heard when the
+            # message was taken already, and without a task nobody can call a tool.
             self.idle += 1
 
 
