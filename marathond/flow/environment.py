@@ -13,6 +13,7 @@ from itertools import islice
 
 import anyio
 
+from marathond.core.belongings import container_name
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound, PoolExhausted, SubnetTaken
 from marathond.core.inspection import problems
 from marathond.core.model import Arm, Mount, NetworkPolicy, Task, trial_label
@@ -132,7 +133,7 @@ def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, ag
     """What to ask the engine for."""
     run = world.run_dir(context.trial_id)
     return ContainerSpec(
-        name=f"mt-{world.fixed.ledger_id}-{trial_label(context.trial_id)}",
+        name=container_name(world.fixed.ledger_id, context.trial_id),
         image_id=world.images[context.task_id].id,
         labels=world.labels(context.trial_id, context.token),
         network=network_id,
@@ -225,19 +226,24 @@ async def _create(world: World, spec: ContainerSpec) -> str:
         try:
             return await world.engine.create_container(spec)
         except (EngineTimeout, EngineUnreachable):
-            found = await world.look(lambda: world.engine.list_containers(spec.labels))
-            if found:
-                return found[0].id
+            if (found := await _our_container(world, spec)) is not None:
+                return found
         except NotFound as error:
             code = "image_gone" if "image" in error.detail.lower() else "container_failed"
             raise GateFailed(code, str(error)) from error
         except EngineError as error:
             # The name is taken: by our own earlier request that completed after we had looked?
-            found = await world.look(lambda: world.engine.list_containers(spec.labels)) if error.status == CONFLICT else []
-            if not found:
+            found = await _our_container(world, spec) if error.status == CONFLICT else None
+            if found is None:
                 raise GateFailed("container_failed", str(error)) from error
-            return found[0].id
+            return found
     raise GateFailed("container_failed", f"{spec.name}: three creates in a row had no answer and left nothing")
+
+
+async def _our_container(world: World, spec: ContainerSpec) -> str | None:
+    """The id of the container that this request made, answered or not; somebody else's may carry copies of its labels."""
+    found = await world.look(lambda: world.engine.list_containers(spec.labels))
+    return next((container.id for container in found if container.name == spec.name), None)
 
 
 def facts(world: World, task: Task, arm: Arm, info: ContainerInfo) -> tuple[Fact, ...]:

@@ -11,8 +11,8 @@ import secrets
 
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
+from marathond.core.belongings import PROOF_CLAIM, fitness_name
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
-from marathond.flow.sight import PROOF_CLAIM
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import stored
 from marathond.ports.agent import ImageCheck
@@ -52,7 +52,7 @@ class Fitness:
     async def _ask(self, image_id: str, check: ImageCheck) -> str:
         world = self.world
         spec = ContainerSpec(
-            name=f"mt-{world.fixed.ledger_id}-fit-{secrets.token_hex(4)}",
+            name=fitness_name(world.fixed.ledger_id, secrets.token_hex(4)),
             image_id=image_id,
             labels={LABEL_LEDGER: world.fixed.ledger_id, LABEL_CLAIM: PROOF_CLAIM},
             network=None,

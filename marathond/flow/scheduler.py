@@ -30,7 +30,6 @@ from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
 from marathond.ledger.verbs.campaigns import StoredTask
-from marathond.ports.engine import LABEL_LEDGER
 from marathond.ports.host import HostUnknown
 from marathond.tasks.support import check_host
 
@@ -165,7 +164,7 @@ class Scheduler:
                 await world.host.occupied()  # unknown here is unknown for the plan: nobody gets a subnet that was not checked
             return max(0, knobs.network_cap - snapshot.live_leases), knobs.network_cap
         info, listed = await world.engine.info(), await world.engine.list_networks()
-        ours = [NetworkSubnets(n.id, n.labels.get(LABEL_LEDGER) == world.fixed.ledger_id, n.subnets) for n in listed]
+        ours = [NetworkSubnets(n.id, world.owns(n), n.subnets) for n in listed]
         pool = auto_capacity(info.address_pools, ours, await world.host.occupied())
         now_ms = world.clock.wall_ms()
         await world.ledger.write(

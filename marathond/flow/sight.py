@@ -6,13 +6,13 @@ daemon left of it is removed at the next start, and is an orphan once it is olde
 
 from __future__ import annotations
 
+from marathond.core.belongings import PROOF_CLAIM
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.engine.proof import engine_sees_files
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER
 
-PROOF_CLAIM = "proof"
 PROOF_MAX_MS = 180_000
 """No proof lasts longer: its own steps are bounded by less."""
 
@@ -20,6 +20,8 @@ PROOF_MAX_MS = 180_000
 async def remove_leftovers(world: World) -> None:
     """What a killed daemon left of its proof; to be called before this life begins its own."""
     for left in await world.look(lambda: world.engine.list_containers({LABEL_LEDGER: world.fixed.ledger_id, LABEL_CLAIM: PROOF_CLAIM})):
+        if not world.owns(left):
+            continue
         try:
             await world.engine.remove_container(left.id)
         except EngineError as error:

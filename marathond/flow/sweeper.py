@@ -1,7 +1,8 @@
 """Finds what should not be there, while running and not only at start.
 
 Owns the retries of failed teardowns, orphans that carry our label and no live claim (fault b06), networks of ours that nobody owns, and
-the record of other people's networks.  Touches only what carries this ledger's label, by id, and never by a prune filter.
+the record of other people's networks.  Touches only what carries this ledger's label and a name of ours, by id, and never by a prune
+filter; what merely carries the label is named, and left alone.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Sequence
 
 import anyio
 
+from marathond.core.belongings import PROOF_CLAIM
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
-from marathond.flow.sight import PROOF_CLAIM, PROOF_MAX_MS
+from marathond.core.text import printable
+from marathond.flow.sight import PROOF_MAX_MS
 from marathond.flow.teardown import tear_down
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings, networks, runs, trials
@@ -27,11 +30,20 @@ RESTING = ("scored", "voided", "review")
 PROJECT_LABELS = ("com.docker.compose.project", "com.docker.stack.namespace")
 
 
+NAME_CHARS = 100
+"""Of a stranger's name or label in our words."""
+
+
+def _kind(thing: ContainerInfo | NetworkInfo) -> str:
+    return "container" if isinstance(thing, ContainerInfo) else "network"
+
+
 class Sweeper:
     def __init__(self, world: World) -> None:
         self.world = world
         self._next_try_ms: dict[int, int] = {}
         self._tries: Counter[int] = Counter()
+        self._named_forged: set[str] | None = None
 
     async def run(self) -> None:
         """For ever; a sweep that the engine does not answer is tried again at the next period."""
@@ -54,6 +66,8 @@ class Sweeper:
         containers = await world.engine.list_containers()
         listed = await world.engine.list_networks()
         tokens_now, names_now = await self._owners()
+        everything: list[ContainerInfo | NetworkInfo] = [*containers, *listed]
+        await self._forged([each for each in everything if each.labels.get(LABEL_LEDGER) == world.fixed.ledger_id])
         await self._orphan_containers(containers, tokens | tokens_now)
         await self._orphan_networks(listed, containers, names | names_now)
         await self._remember(listed)
@@ -85,7 +99,7 @@ class Sweeper:
         """Live or dead ones with our label whose claim is not live (fault b06: `sleep infinity` never exits by itself)."""
         world = self.world
         for container in containers:
-            if container.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or container.labels.get(LABEL_CLAIM) in live:
+            if not world.owns(container) or container.labels.get(LABEL_CLAIM) in live:
                 continue
             if container.labels.get(LABEL_CLAIM) == PROOF_CLAIM and abs(world.clock.wall_ms() - container.created_ms) < PROOF_MAX_MS:
                 continue
@@ -103,7 +117,7 @@ class Sweeper:
         used = {container.network_mode for container in containers} | {i for container in containers for i in container.network_ids}
         now_ms = world.clock.wall_ms()
         for network in listed:
-            if network.labels.get(LABEL_LEDGER) != world.fixed.ledger_id or network.name in owned:
+            if not world.owns(network) or network.name in owned:
                 continue
             if network.id in used or network.name in used or abs(now_ms - network.created_ms) < GRACE_MS:
                 continue
@@ -114,12 +128,30 @@ class Sweeper:
             )
             await self._finding("orphan_network", network.id[:12], detail, close=gone)
 
+    async def _forged(self, labelled: Sequence[ContainerInfo | NetworkInfo]) -> None:
+        """Say once of each thing that carries our label and is not ours, and say when it is over."""
+        world = self.world
+        seen = {f"{_kind(each)} {each.id[:12]}": each for each in labelled if not world.owns(each)}
+        if self._named_forged is None:
+            standing = await world.ledger.read(findings.open_findings)
+            self._named_forged = {row.subject for row in standing if row.code == "label_forged"}
+        for subject in sorted(self._named_forged - seen.keys()):
+            await world.ledger.write(findings.close_finding, code="label_forged", subject=subject, now_ms=world.clock.wall_ms())
+        for subject in sorted(seen.keys() - self._named_forged):
+            name = printable(seen[subject].name, NAME_CHARS)
+            trial = printable(seen[subject].labels.get(LABEL_TRIAL, "no trial"), NAME_CHARS)
+            detail = f"{name} carries this ledger's label ({trial}) and no name that marathond gives; left alone"
+            log.warning("label_forged", subject=subject, name=name)
+            await self._finding("label_forged", subject, detail, close=False)
+        self._named_forged = set(seen)
+
     async def _remember(self, listed: Sequence[NetworkInfo]) -> None:
         world = self.world
         rows = []
         for network in listed:
             ledger_id = network.labels.get(LABEL_LEDGER)
-            owner = "ours" if ledger_id == world.fixed.ledger_id else "other_ledger" if ledger_id else "foreign"
+            other = "other_ledger" if ledger_id and ledger_id != world.fixed.ledger_id else "foreign"
+            owner = "ours" if world.owns(network) else other
             project = next((network.labels[label] for label in PROJECT_LABELS if label in network.labels), "")
             rows.append(NetworkSeen(network.id, network.name, owner, project, ",".join(network.subnets), network.created_ms))
         await world.ledger.write(networks.replace_networks_seen, world.fixed.engine_name, rows, now_ms=world.clock.wall_ms())

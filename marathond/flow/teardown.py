@@ -22,8 +22,9 @@ async def remove_container(world: World, trial_id: int) -> bool:
     if container is None or container.gone_at_ms is not None:
         return True
     try:
-        # Without an id the create may have completed unseen: the claim's token finds exactly ours.
-        found = await world.engine.list_containers({LABEL_CLAIM: context.token}) if container.docker_id is None else []
+        # Without an id the create may have completed unseen: the claim's token and the name find exactly ours.
+        listed = await world.engine.list_containers({LABEL_CLAIM: context.token}) if container.docker_id is None else []
+        found = [info for info in listed if info.name == container.name and world.owns(info)]
         ids = [container.docker_id] if container.docker_id is not None else [info.id for info in found]
         gone = all([await world.engine.remove_container(container_id) for container_id in ids])
         gone = gone and not [i for i in ids if await world.engine.inspect_container(i) is not None]
@@ -54,7 +55,8 @@ async def remove_network(world: World, trial_id: int) -> bool:
         if lease.network_id is not None:
             ids = [lease.network_id]
         else:
-            ids = [n.id for n in await world.engine.list_networks() if labels.items() <= n.labels.items()]
+            listed = await world.engine.list_networks()
+            ids = [n.id for n in listed if n.name == lease.network_name and labels.items() <= n.labels.items()]
         refused = [i for i in ids if not await world.engine.remove_network(i)]
         refused += [i for i in ids if i not in refused and await world.engine.inspect_network(i) is not None]
     except (EngineTimeout, EngineUnreachable) as error:

@@ -13,6 +13,7 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from marathond.core.belongings import is_ours
 from marathond.core.errors import EngineTimeout, EngineUnreachable
 from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
@@ -20,7 +21,7 @@ from marathond.core.plan import Limits
 from marathond.core.score import Overrides
 from marathond.ports.agent import RunDir
 from marathond.ports.clock import Clock
-from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, Engine, ImageInfo
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, ImageInfo, NetworkInfo
 from marathond.ports.host import Host
 from marathond.ports.ledger import Ledger
 
@@ -149,6 +150,12 @@ class World:
 
     def labels(self, trial_id: int, token: str) -> dict[str, str]:
         return {LABEL_LEDGER: self.fixed.ledger_id, LABEL_TRIAL: trial_label(trial_id), LABEL_CLAIM: token}
+
+    def owns(self, thing: ContainerInfo | NetworkInfo) -> bool:
+        """It carries this ledger's label and a name of ours; labels alone are easily copied, and nothing else is ever touched."""
+        labels, ledger_id = thing.labels, self.fixed.ledger_id
+        trial, claim = labels.get(LABEL_TRIAL), labels.get(LABEL_CLAIM)
+        return labels.get(LABEL_LEDGER) == ledger_id and is_ours(thing.name, ledger_id=ledger_id, trial=trial, claim=claim)
 
     def run_dir(self, trial_id: int) -> RunDir:
         return RunDir(self.fixed.run_root / trial_label(trial_id))

@@ -25,11 +25,12 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from marathond.core.belongings import is_ours
 from marathond.core.errors import ArtifactError, LedgerRefused, MarathonError, Refused
 from marathond.engine.docker import DockerEngine
 from marathond.engine.processes import read_stat
 from marathond.ledger.open import create, open_for_daemon, open_readonly
-from marathond.ports.engine import LABEL_LEDGER
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, NetworkInfo
 from marathond.service.daemon import Daemon
 from marathond.service.main import living
 from marathond.service.settings import Settings, load
@@ -201,12 +202,17 @@ async def _remove_labelled(settings: Settings, ledger_id: str) -> None:
     engine = DockerEngine(settings.engine.name, settings.engine.url, call_timeout_s=settings.engine.call_timeout_s)
     try:
         for container in await engine.list_containers({LABEL_LEDGER: ledger_id}):
-            await engine.remove_container(container.id)
+            if _made_by(container, ledger_id):
+                await engine.remove_container(container.id)
         for network in await engine.list_networks():
-            if network.labels.get(LABEL_LEDGER) == ledger_id:
+            if network.labels.get(LABEL_LEDGER) == ledger_id and _made_by(network, ledger_id):
                 await engine.remove_network(network.id)
     finally:
         await engine.aclose()
+
+
+def _made_by(thing: ContainerInfo | NetworkInfo, ledger_id: str) -> bool:
+    return is_ours(thing.name, ledger_id=ledger_id, trial=thing.labels.get(LABEL_TRIAL), claim=thing.labels.get(LABEL_CLAIM))
 
 
 async def _without_control(_daemon: Daemon, _group: TaskGroup) -> None:

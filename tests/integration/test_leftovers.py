@@ -9,6 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from marathond.core.belongings import container_name, network_name
+from marathond.core.errors import EngineTimeout
 from marathond.engine.docker import DockerEngine
 from marathond.flow import sweeper
 from marathond.ledger.errors import RuleBroken
@@ -54,6 +56,24 @@ class Watched(DockerEngine):
             self.lies -= 1
             return True
         return await super().remove_network(network_id)
+
+
+class Silent(DockerEngine):
+    """Carries out the first creation of a trial's container, and says nothing; beside it stands a stranger's with the same labels."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("local", url, call_timeout_s=CALL_TIMEOUT_S)
+        self.lose = 0
+        self.theirs = ""
+
+    async def create_container(self, spec: ContainerSpec) -> str:
+        made = await super().create_container(spec)
+        if not self.lose or not spec.name.startswith("mt-"):
+            return made
+        self.lose -= 1
+        # Listed first: the engine lists the youngest first.
+        self.theirs = await super().create_container(ContainerSpec(f"theirs-{made[:12]}", spec.image_id, spec.labels, None))
+        raise EngineTimeout("container.create", 0, "no answer")
 
 
 async def test_b03_a_lease_is_released_only_when_its_network_was_seen_gone(docker_host: str, tmp_path: Path, often: None) -> None:
@@ -125,8 +145,10 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
             await rig.agent_runs()
             ours = {LABEL_LEDGER: rig.ledger_id, LABEL_TRIAL: "t0001", LABEL_CLAIM: "dead"}
             other = {**ours, LABEL_LEDGER: "000000000000"}
-            made += [await _idle_container(engine, labels) for labels in (ours, other)]
-            nets += [await engine.create_network(f"left by {labels[LABEL_LEDGER]}", labels, None) for labels in (ours, other)]
+            # The names that the daemon gives, for a create that was carried out after everybody had stopped looking for it.
+            ours[LABEL_TRIAL] = "t0007"
+            made += [await _idle_container(engine, labels, name=container_name(labels[LABEL_LEDGER], 7)) for labels in (ours, other)]
+            nets += [await engine.create_network(network_name(labels[LABEL_LEDGER], 7), labels, None) for labels in (ours, other)]
             all_made.set()
             await rig.until("SELECT count(*) = 2 FROM finding WHERE code IN ('orphan_container', 'orphan_network')")
             await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'")
@@ -142,6 +164,61 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
             await engine.remove_container(container_id)
         for network_id in nets:
             await engine.remove_network(network_id)
+
+
+async def test_b06_what_copies_our_labels_is_named_and_never_touched(
+    docker_host: str, tmp_path: Path, engine: DockerEngine, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All labels of a living trial and of a dead one, on somebody else's containers and networks; a create that looks by label, too."""
+    monkeypatch.setattr(sweeper, "GRACE_MS", 0)
+    made: list[str] = []
+    nets: list[str] = []
+    late = Silent(docker_host)
+    late.lose = 1
+    try:
+        async with Rig(
+            docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}, replicates=2, engine=late
+        ) as rig:
+            await rig.agent_runs()
+            await rig.agent_runs(2)
+            for trial_id in (1, 2):
+                token = rig.one("SELECT token FROM claim JOIN trial USING (claim_id) WHERE trial_id = ?", trial_id)
+                labels = {LABEL_LEDGER: rig.ledger_id, LABEL_TRIAL: f"t{trial_id:04d}", LABEL_CLAIM: token}
+                made.append(await _idle_container(engine, labels, name=f"theirs-{rig.ledger_id}-{trial_id}"))
+                nets.append(await engine.create_network(f"theirs-{rig.ledger_id}-{trial_id}", labels, None))
+            made.append(
+                await _idle_container(engine, {LABEL_LEDGER: rig.ledger_id, LABEL_CLAIM: "proof"}, name=f"theirs-{rig.ledger_id}-3")
+            )
+            made.append(late.theirs)
+            let_go(rig)
+            await rig.until("SELECT released_because = 'seen_gone' FROM network_lease WHERE trial_id = 1")
+            await rig.until("SELECT count(*) = 6 FROM finding WHERE code = 'label_forged' AND closed_at_ms IS NULL")
+            named = "SELECT count(*) FROM finding WHERE code = 'label_forged' AND detail LIKE ?"
+            assert rig.one(named, f"theirs-{rig.ledger_id}-%t0001%left alone") == 2
+            await rig.kill()
+            await rig.start()
+            await rig.agent_runs(2)
+            let_go(rig, 2)
+            await rig.until_done()
+            await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
+            assert rig.sql("SELECT count(*), sum(state = 'scored') FROM trial") == [(2, 2)]
+            infos = [await engine.inspect_container(container_id) for container_id in made]
+            assert [info is not None and info.status for info in infos] == ["running"] * 3 + ["created"]
+            assert [await engine.inspect_network(network_id) is not None for network_id in nets] == [True] * 2
+            assert rig.sql("SELECT code FROM finding WHERE code LIKE 'orphan%'") == []
+            for container_id in made:
+                await wait_removed(engine, container_id)
+            for network_id in nets:
+                assert await engine.remove_network(network_id)
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'label_forged' AND closed_at_ms IS NULL")
+            assert rig.one("SELECT count(*) FROM finding WHERE code = 'label_forged'") == 6  # once each, over both lives
+    finally:
+        for container_id in made:
+            await engine.remove_container(container_id)
+        for network_id in nets:
+            await engine.remove_network(network_id)
+        await engine.remove_container(late.theirs)
+        await late.aclose()
 
 
 async def test_f09_nobody_is_reaped_for_being_slow(docker_host: str, tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,11 +261,11 @@ async def wait_removed(engine: DockerEngine, container_id: str) -> None:
     raise AssertionError(f"the engine does not remove {container_id}")
 
 
-async def _idle_container(engine: DockerEngine, labels: dict[str, str], network: str | None = None) -> str:
+async def _idle_container(engine: DockerEngine, labels: dict[str, str], network: str | None = None, name: str = "") -> str:
     """`sleep infinity`, which never exits by itself."""
     image = await engine.inspect_image(BASE_IMAGE)
     assert image is not None
-    name = f"idle-{labels.get(LABEL_LEDGER, 'stranger')}-{os.getpid()}"
+    name = name or f"idle-{labels.get(LABEL_LEDGER, 'stranger')}-{os.getpid()}"
     container_id = await engine.create_container(ContainerSpec(name, image.id, labels, network))
     await engine.start_container(container_id)
     return container_id

@@ -247,6 +247,11 @@ RAISED: Mapping[str, Meaning] = {
         "Nothing if it was once; if it comes again, look who starts containers with copied labels.",
         ("b05", "b06"),
     ),
+    "label_forged": Meaning(
+        "Something at the engine carries this ledger's label and is not marathond's: it is never touched.",
+        "See `docker inspect`: somebody copied labels, or an image carries them; take the label off or remove it yourself.",
+        ("b05", "b06"),
+    ),
     "orphan_network": Meaning(
         "A network with our label and no lease was found and removed.",
         "Nothing if it was once; if it comes again, look who makes networks with copied labels.",

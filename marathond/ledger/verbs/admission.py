@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from marathond.core.model import trial_label
+from marathond.core import belongings
 from marathond.core.money import Rules
 from marathond.core.plan import Holding, Snapshot, Stop
 from marathond.ledger.verbs import probing, settings
@@ -110,16 +110,15 @@ def admit(
         (cell_id, claim_id, now_ms),
     ).fetchall()
     trial_id, attempt = int(row[0]["trial_id"]), int(row[0]["attempt"])
-    label = trial_label(trial_id)
     lease_id = network_name = None
     if needs_network:
-        network_name = f"mn-{ledger_id}-{label}"
+        network_name = belongings.network_name(ledger_id, trial_id)
         lease_id = c.execute(
             "INSERT INTO network_lease (engine, trial_id, subnet, network_name, leased_at_ms) VALUES (?, ?, ?, ?, ?)",
             (engine, trial_id, subnet, network_name, now_ms),
         ).lastrowid
     probing.probe_admitted(c, trial_id, now_ms=now_ms)
-    return Admitted(trial_id, claim_id, token, attempt, lease_id, f"mt-{ledger_id}-{label}", network_name)
+    return Admitted(trial_id, claim_id, token, attempt, lease_id, belongings.container_name(ledger_id, trial_id), network_name)
 
 
 def open_stop(c: sqlite3.Connection, kind: str, *, detail: str, author: str, until_ms: int | None, now_ms: int) -> bool:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import anyio
 
+from marathond.core.belongings import PROOF_CLAIM, is_ours
 from marathond.core.errors import EngineError
 from marathond.core.model import Mount
 from marathond.core.text import printable
 from marathond.engine.processes import read_stat
-from marathond.flow.sight import PROOF_CLAIM
 from marathond.ports.clock import Clock
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, ContainerInfo, ContainerSpec, Engine, NetworkInfo
 from marathond.service.preflight.run import Unseen
@@ -83,7 +83,10 @@ class Yard:
         return left
 
     def _ours(self, thing: ContainerInfo | NetworkInfo) -> bool:
+        """By label and name: labels alone are easily copied."""
         owner = thing.labels.get(LABEL_PREFLIGHT)
+        if not is_ours(thing.name, ledger_id="", trial=None, claim=PROOF_CLAIM):
+            return False
         if owner is None or owner == self._own:
             return owner is not None
         place, pid, ticks = (*owner.rsplit(".", 2), "", "")[:3]
