@@ -1,7 +1,8 @@
 """``marathonctl clean --ledger ID``: removes what a lost ledger left on the engine.
 
 Owns the order (containers, then networks) and the refusal to touch a ledger that is in use.  Only things that carry the label
-``marathond.ledger`` with exactly that id are looked at; everything is addressed by id.
+``marathond.ledger`` with exactly that id are looked at; everything is addressed by id.  What merely carries the label, under a name that
+marathond does not give, is shown and left alone.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, note, plural, print_json, say, screen, table
 from marathond.cli.output import clean as printed
 from marathond.cli.reader import reading
+from marathond.core.belongings import is_ours
 from marathond.core.errors import EngineError
 from marathond.engine.docker import DockerEngine
-from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, NetworkInfo
+from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, NetworkInfo
 from marathond.service.protocol import Exit
 
 if TYPE_CHECKING:
     from marathond.service.settings import Settings
 
 LEDGER_ID = re.compile(r"[0-9a-f]{12}")
+LEFT_ALONE = "left alone: it carries the label, and no name that marathond gives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,16 @@ async def clean(engine: Engine, ledger_id: str, *, really: bool) -> list[Orphan]
     return found + [await _network(engine, one, really=really) for one in networks]
 
 
+def _left_alone(one: ContainerInfo | NetworkInfo) -> str:
+    """Empty for what marathond made."""
+    labels = one.labels
+    ours = is_ours(one.name, ledger_id=labels[LABEL_LEDGER], trial=labels.get(LABEL_TRIAL), claim=labels.get(LABEL_CLAIM))
+    return "" if ours else LEFT_ALONE
+
+
 async def _container(engine: Engine, one: ContainerInfo, *, really: bool) -> Orphan:
-    outcome = "would be removed"
-    if really:
+    outcome = _left_alone(one) or "would be removed"
+    if really and not _left_alone(one):
         try:
             outcome = "removed" if await engine.remove_container(one.id) else "the engine could not remove it; try again"
         except EngineError as error:
@@ -83,8 +93,8 @@ async def _container(engine: Engine, one: ContainerInfo, *, really: bool) -> Orp
 
 
 async def _network(engine: Engine, one: NetworkInfo, *, really: bool) -> Orphan:
-    outcome = "would be removed"
-    if really:
+    outcome = _left_alone(one) or "would be removed"
+    if really and not _left_alone(one):
         try:
             outcome = "removed" if await engine.remove_network(one.id) else "in use by a container that is not of this ledger"
         except EngineError as error:
@@ -145,9 +155,9 @@ def _show_orphans(found: Sequence[Orphan], *, really: bool) -> None:
     for line in table(columns, rows, screen()):
         say(line)
     if not really:
-        say(f"nothing was changed; remove {plural(len(found), 'thing')} with --yes")
+        say(f"nothing was changed; remove {plural(sum(o.outcome != LEFT_ALONE for o in found), 'thing')} with --yes")
 
 
 def exit_code(orphans: Sequence[Orphan], *, really: bool) -> int:
     """1 when something is still there that should be gone."""
-    return Exit.FAILED if really and any(orphan.outcome != "removed" for orphan in orphans) else Exit.OK
+    return Exit.FAILED if really and any(orphan.outcome not in ("removed", LEFT_ALONE) for orphan in orphans) else Exit.OK

@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from marathond.cli.clean import check_id, clean
+from marathond.cli.clean import LEFT_ALONE, check_id, clean
 from marathond.cli.client import CallFailed
 from marathond.core.arms import arm_to_data
 from marathond.core.model import AgentKind, Arm
@@ -175,20 +175,28 @@ async def test_f14_clean_removes_what_carries_that_label_and_nothing_else(trial:
         container = await engine.create_container(ContainerSpec(f"mt-{ledger_id}-t0001", image.id, labels, network))
         await engine.start_container(container)
         made[ledger_id] = (container, network)
+    copied = {LABEL_LEDGER: lost, LABEL_TRIAL: "t0001"}
+    theirs = await engine.create_container(ContainerSpec(f"theirs-{lost}", image.id, copied, None))
     try:
         listed = await run("clean")
-        assert listed.returncode == 0 and f"{lost}  2 things" in listed.stdout and f"{alive}  2 things" in listed.stdout
+        assert listed.returncode == 0 and f"{lost}  3 things" in listed.stdout and f"{alive}  2 things" in listed.stdout
         dry = await run("clean", "--ledger", lost)
         assert dry.returncode == 0 and "remove 2 things with --yes" in dry.stdout
         assert await engine.inspect_container(made[lost][0]) is not None
         done = await run("clean", "--ledger", lost, "--yes", "--json")
         assert done.returncode == 0, done.stderr
-        assert [(row["kind"], row["outcome"]) for row in json.loads(done.stdout)] == [("container", "removed"), ("network", "removed")]
+        outcomes = {(row["name"], row["outcome"]) for row in json.loads(done.stdout)}
+        assert outcomes == {(f"mt-{lost}-t0001", "removed"), (f"mn-{lost}-t0001", "removed"), (f"theirs-{lost}", LEFT_ALONE)}
+        assert await engine.inspect_container(theirs) is not None
         assert await engine.inspect_container(made[lost][0]) is None and await engine.inspect_network(made[lost][1]) is None
         assert await engine.inspect_container(made[alive][0]) is not None and await engine.inspect_network(made[alive][1]) is not None
         again = await run("clean", "--ledger", lost, "--yes")
+        assert again.returncode == 0 and "left alone" in again.stdout and f"mt-{lost}" not in again.stdout
+        await engine.remove_container(theirs)
+        again = await run("clean", "--ledger", lost, "--yes")
         assert again.returncode == 0 and again.stdout == "nothing on this engine carries that ledger's label\n"
     finally:
+        await engine.remove_container(theirs)
         for ledger_id in (lost, alive):
             await clean(engine, ledger_id, really=True)
 

@@ -358,8 +358,8 @@ async def test_a_fact_is_looked_up_once_and_its_failure_is_everybodys_reason() -
     assert rows == [("a", State.UNKNOWN, "the engine is away"), ("b", State.UNKNOWN, "the engine is away")] and looks == [1]
 
 
-def thing(owner: str, age_ms: int) -> NetworkInfo:
-    return NetworkInfo("n", "x", "bridge", False, {LABEL_PREFLIGHT: owner} if owner else {}, (), SystemClock().wall_ms() - age_ms)
+def thing(owner: str, age_ms: int, name: str = "marathond-preflight-0123456789ab") -> NetworkInfo:
+    return NetworkInfo("n", name, "bridge", False, {LABEL_PREFLIGHT: owner} if owner else {}, (), SystemClock().wall_ms() - age_ms)
 
 
 def test_b05_of_others_it_takes_only_what_a_dead_preflight_left(tmp_path: Path) -> None:
@@ -373,6 +373,7 @@ def test_b05_of_others_it_takes_only_what_a_dead_preflight_left(tmp_path: Path) 
         "alive": yard._ours(thing(f"{place}.1.{read_ticks(1)}", 2 * OLD_MS)),
         "young, of another host": yard._ours(thing(f"elsewhere.1.{pid}.{ticks}", 0)),
         "nonsense": yard._ours(thing("x", 0)),
+        "a copy of the label": yard._ours(thing(own, 2 * OLD_MS, "db-1")),
         "somebody else's": yard._ours(thing("", 2 * OLD_MS)),
     }
     assert [name for name, theirs in taken.items() if theirs] == ["own", "dead", "old, of another boot"]
