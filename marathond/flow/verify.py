@@ -225,9 +225,11 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
         outcome, exit_code = ("lost", None) if info is None else ("exited", info.exit_code)
     if outcome == "deadline":
         info = await world.look(lambda: world.engine.inspect_exec(started.exec_id))
-        if info is not None and not info.running and info.exit_code not in (None, KILLED):
+        if info is None:
+            outcome = "lost"  # forgotten by its engine, and perhaps alive: nothing may start beside it before its death is proven
+        elif not info.running and info.exit_code not in (None, KILLED):
             outcome, exit_code = "exited", info.exit_code  # in time, while no daemon was there to see it
-        elif info is not None:
+        else:
             await prove_death(world, container_id, [info.pid], AfterAgent.KEEP_DETACHED)
     await ways.close_ways(world, trial_id, VERIFIER)
     await world.ledger.write(
