@@ -1,7 +1,7 @@
 # marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test lint check bench install clean
+.PHONY: help setup demo test lint check bench soak install clean
 
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
@@ -41,6 +41,11 @@ check: lint ## lint, mypy --strict, import contracts
 
 bench: setup ## bare Docker calls, marathond and Harbor side by side
 	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
+
+# Random kills of daemon and gateway for so many minutes, then of a dockerd of its own; a seed repeats the moments.
+MINUTES ?= 30
+soak: setup ## kill daemon, gateway and dockerd under a running campaign, then count (MINUTES=30 SEED=…)
+	@$(SETUP) with-engine -- $(PY) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 install: ## install into PREFIX (default /opt/marathond), with the systemd units and the commands in /usr/local/bin
 	@[ -z "$(DESTDIR)" ] || { echo "make install: a virtual environment cannot be staged; for the unit alone: DESTDIR=… PROGRAM=… systemd/install.sh"; exit 2; }

@@ -58,8 +58,13 @@ class PrivateEngine:
     def start(self) -> None:
         """Start the daemon and wait until it answers.  Raises RuntimeError with the end of its log."""
         with (self.root / "log").open("ab") as log:
+            # A terminal's Ctrl-C is for us alone: the engine is needed to remove what is on it.
             self.process = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{self.netns}", *self.arguments], stdout=log, stderr=log, env={**os.environ, **self.environ}
+                ["nsenter", f"--net=/run/netns/{self.netns}", *self.arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environ},
+                process_group=0,
             )
         deadline = time.monotonic() + START_DEADLINE_S
         while not _answers(self.socket):
