@@ -23,6 +23,7 @@ from marathond.core.model import Task, trial_label
 from marathond.flow.world import Ways, World, log
 from marathond.gateway import files
 from marathond.gateway.files import Listener
+from marathond.gateway.journal_read import is_count
 from marathond.ports.agent import ModelAccess
 from marathond.ports.clock import Clock
 from marathond.ports.engine import ContainerInfo
@@ -208,16 +209,18 @@ def read_sign_of_life(folder: Path, clock: Clock) -> SignOfLife:
     if told.get("boot_id") != clock.boot_id:
         return SignOfLife("no sign of life since the host was started")
     at_ms = told.get("mono_ms")
-    age_ms = clock.mono_ms() - at_ms if isinstance(at_ms, int) else ALIVE_MS + 1
+    age_ms = clock.mono_ms() - at_ms if is_count(at_ms) else ALIVE_MS + 1
     if age_ms > ALIVE_MS:
         return SignOfLife(f"no sign of life for {age_ms // 1000} s: is marathond-gateway running?")
-    keys = told.get("key_errors")
+    keys, not_opened = told.get("key_errors"), told.get("not_opened", 0)
+    if not is_count(not_opened):
+        return SignOfLife(f"its sign of life cannot be read: not_opened is {not_opened!r:.40}")
     return SignOfLife(
         journal=str(told.get("journal", "")),
         config_error=str(told.get("config_error", "")),
         journal_error=str(told.get("journal_error", "")),
         key_errors={str(name): str(why) for name, why in keys.items()} if isinstance(keys, dict) else {},
-        not_opened=int(told.get("not_opened", 0)),
+        not_opened=not_opened,
     )
 
 

@@ -17,7 +17,7 @@ import os
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from marathond.core.errors import ArtifactError, ConfigError
 from marathond.gateway.body import STRIP_PATH
@@ -124,10 +124,13 @@ def read_ack(folder: Path, name: str) -> Ack | None:
     told = read_json(path)
     if told is None:
         return None
-    try:
-        return Ack(**{field.name: told[field.name] for field in fields(Ack)})
-    except KeyError as err:
-        raise ArtifactError("io", str(path), f"no field {err}") from err
+    for field in fields(Ack):
+        value = told.get(field.name)
+        if not (_is_count(value) if field.type == "int" else isinstance(value, str)):
+            raise ArtifactError("io", str(path), f"{field.name} is {value!r:.80}")
+    if told["state"] not in get_args(AckState):
+        raise ArtifactError("io", str(path), f"state is {told['state']!r:.80}")
+    return Ack(**{field.name: told[field.name] for field in fields(Ack)})
 
 
 def parse_listener(name: str, told: Any) -> Listener:

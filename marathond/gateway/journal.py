@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import threading
 import uuid
 import zlib
@@ -25,6 +26,7 @@ SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENTS_AT_MOST = 128
 LINE_AT_MOST = 64 * 1024
 TRIALS_COUNTED = 4096
+_SEQ = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def encode(event: dict[str, Any]) -> bytes:
@@ -131,15 +133,32 @@ class Journal:
                 if isinstance(entry, journal_read.Torn):
                     self.torn.append(entry)
                     continue
-                record, kind = entry.fields, entry.fields["event"]
                 self._seq = max(self._seq, entry.seq)
-                if kind == "segment":
-                    self.identity, self.numbers = record["journal"], dict(record["numbers"])
-                    self.open_requests = {int(seq): what for seq, what in record["open"].items()}
-                    continue
-                if kind == "begin":
-                    self.numbers[record["trial"]] = max(record["number"], self.numbers.get(record["trial"], 0))
-                self._follow(entry.seq, kind, record)
+                if not self._take_back(entry):
+                    self.torn.append(journal_read.Torn(number, 0, 0))
+
+    def _take_back(self, entry: journal_read.Record) -> bool:
+        """False: a line of a shape that this version does not write, of which nothing is taken."""
+        record, kind = entry.fields, entry.fields["event"]
+        if kind == "segment":
+            name, numbers, still_open = record.get("journal"), record.get("numbers"), record.get("open")
+            if not isinstance(name, str) or not isinstance(numbers, dict) or not isinstance(still_open, dict):
+                return False
+            if not all(journal_read.is_count(n) for n in numbers.values()) or not all(map(_SEQ.fullmatch, still_open)):
+                return False
+            if not all(isinstance(what, dict) for what in still_open.values()):
+                return False
+            self.identity, self.numbers, self.open_requests = name, dict(numbers), {int(seq): what for seq, what in still_open.items()}
+            return True
+        if kind == "begin":
+            trial, n = record.get("trial"), record.get("number")
+            if not isinstance(trial, str) or not journal_read.is_count(n):
+                return False
+            self.numbers[trial] = max(n, self.numbers.get(trial, 0))
+        if kind == "request" and not journal_read.is_count(record.get("begin")):
+            return False
+        self._follow(entry.seq, kind, record)
+        return True
 
     def _rotate(self) -> None:
         ingested = journal_read.read_ingested(self._folder)

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from marathond.core.errors import ArtifactError
 from marathond.gateway.files import read_json, write_json
@@ -105,8 +105,18 @@ def _decode(line: bytes) -> Record | None:
     body = text[: match.start()] + b"}"
     if zlib.crc32(body) != int(match[1], 16):
         return None
-    fields = json.loads(body)
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or not is_count(fields.get("seq")) or not isinstance(fields.get("event"), str):
+        return None
     return Record(fields["seq"], fields)
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """A whole number from 0 that the ledger takes."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def read_ingested(folder: Path) -> Position:
@@ -115,7 +125,7 @@ def read_ingested(folder: Path) -> Position:
     if told is None:
         return START
     segment, byte = told.get("segment"), told.get("byte")
-    return Position(segment, byte) if isinstance(segment, int) and isinstance(byte, int) else START
+    return Position(segment, byte) if is_count(segment) and is_count(byte) else START
 
 
 def write_ingested(folder: Path, position: Position) -> None:
