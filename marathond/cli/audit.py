@@ -23,9 +23,11 @@ from marathond.cli.gather import ALARMS
 from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, print_json, say, table, when, wrapped
 from marathond.cli.reader import campaign_id, daemon_life, reading
 from marathond.core.audit.facts import Facts, FindingFact
+from marathond.core.audit.house import WAL_BYTES
 from marathond.core.audit.rule import Look, Rule
 from marathond.core.audit.rules import looks
 from marathond.core.paths import DaemonPaths
+from marathond.ledger import wal
 from marathond.ledger.verbs import audit
 from marathond.ledger.verbs.runs import last_run
 from marathond.service.protocol import Exit
@@ -84,7 +86,8 @@ def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
         if found is None:
             raise CallFailed("no campaign was ever submitted to this ledger: there is nothing to audit", Exit.BLIND)
         life = daemon_life(last_run(connection), paths.control_socket, now_ms)
-        facts = audit.facts(connection, found[0], now_ms=now_ms, wal_bytes=_wal(Path(paths.ledger)), daemon_alive=life.alive)
+        size, readers = wal.look(Path(paths.ledger), WAL_BYTES)
+        facts = audit.facts(connection, found[0], now_ms=now_ms, wal_bytes=size, wal_readers=readers, daemon_alive=life.alive)
     asked = [
         Asked(rule, Look(0, 0, ""), f"the rule broke: {type(look).__name__}: {look}")
         if isinstance(look, Exception)
@@ -92,16 +95,6 @@ def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
         for rule, look in looks(facts)
     ]
     return Report(str(Path(paths.ledger).resolve()), facts, asked)
-
-
-def _wal(ledger: Path) -> int | None:
-    """Of a ledger that nobody has open there is no log, and that is 0 bytes of it."""
-    try:
-        return ledger.with_name(ledger.name + "-wal").stat().st_size
-    except FileNotFoundError:
-        return 0
-    except OSError:
-        return None
 
 
 def as_json(report: Report) -> dict[str, Any]:

@@ -23,11 +23,13 @@ import anyio
 from anyio import to_thread
 
 from marathond.core.audit.facts import Facts
+from marathond.core.audit.house import WAL_BYTES
 from marathond.core.audit.rule import Rule
 from marathond.core.audit.rules import RULES, looks
 from marathond.core.errors import MarathonError
 from marathond.core.model_rules import Found, new_or_over
 from marathond.flow.world import World, log
+from marathond.ledger import wal
 from marathond.ledger.verbs import audit, audited, findings, settings
 from marathond.ledger.verbs.audited import Key
 
@@ -74,7 +76,7 @@ class Auditor:
     def __init__(self, world: World, ledger_path: Path | None = None, rules: Sequence[Rule] = RULES) -> None:
         """:param ledger_path: whose log's size is looked at; None: it is not."""
         self.world, self._rules = world, rules
-        self._wal = None if ledger_path is None else ledger_path.with_name(ledger_path.name + "-wal")
+        self._ledger_path = ledger_path
         self._codes = frozenset({FAILED, *(rule.code for rule in rules)})
         self._told: dict[Key, str] = {}
         self._others: frozenset[Key] = frozenset()
@@ -120,9 +122,9 @@ class Auditor:
         """Everything once."""
         world, began_ms = self.world, self.world.clock.mono_ms()
         await self._load()
-        wal_bytes = None if self._wal is None else await to_thread.run_sync(_size, self._wal)
+        size, readers = (None, ()) if self._ledger_path is None else await to_thread.run_sync(wal.look, self._ledger_path, WAL_BYTES)
         facts = await world.ledger.read(
-            audit.facts, world.fixed.campaign_id, now_ms=world.clock.wall_ms(), wal_bytes=wal_bytes, daemon_alive=True
+            audit.facts, world.fixed.campaign_id, now_ms=world.clock.wall_ms(), wal_bytes=size, wal_readers=readers, daemon_alive=True
         )
         judged = await to_thread.run_sync(judge, facts, self._rules)
         await self._settle(judged)
@@ -170,10 +172,3 @@ class Auditor:
         if (found.code, found.subject) in self._others:
             return replace(found, subject=f"{found.subject} ({self.world.fixed.campaign})")
         return found
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None

@@ -30,7 +30,7 @@ from marathond.ledger.verbs.runs import begin_run
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WAL_LIMIT_BYTES = 64 << 20
+WAL_LIMIT_BYTES = 16 << 20
 """The log is cut back to this after a checkpoint."""
 
 

@@ -46,7 +46,13 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], str, str]]] = {
         ),
     ],
     "wal_large": [
-        ("a reader", lambda: facts(wal_bytes=300 << 20), "ledger", "the ledger's log has 300 MB, more than 256 MB: a reader has kept it"),
+        (
+            "a reader",
+            lambda: facts(wal_bytes=300 << 20),
+            "ledger",
+            "300 MB, more than 64 MB, kept from being taken in by a reader that cannot",
+        ),
+        ("known", lambda: facts(wal_bytes=65 << 20, wal_readers=("pid 7 (sqlite3)",)), "ledger", "taken in by pid 7 (sqlite3)"),
     ],
     "gateway_errors": [
         ("whole", lambda: requests(400, 80), "gateway", "80 of 440 in the whole campaign (18 %)"),
@@ -109,7 +115,7 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], str, str]]] = {
 
 NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
     "leases_leaked": [("just now", lambda: leases(None, 29 * MINUTE))],
-    "wal_large": [("large enough", lambda: facts(wal_bytes=256 << 20))],
+    "wal_large": [("large enough", lambda: facts(wal_bytes=64 << 20))],
     "gateway_errors": [
         ("few", lambda: requests(50, 40)),
         ("a share that is usual", lambda: requests(400, 20, (200, 10))),

@@ -162,5 +162,7 @@ class Facts:
     daemon_alive: bool | None = None
     daemon_up_ms: int | None = None
     """For how long the newest daemon life has been running; None: no life, or it ended."""
+    wal_readers: tuple[str, ...] = ()
+    """Who reads the ledger while its log is large, as far as it is to be seen."""
     left_out: int = 0
     """Older trials of the campaign that were not read: of a very large one the newest are looked at."""

@@ -12,8 +12,8 @@ from marathond.core.audit.words import labels, lasting, plural, some
 from marathond.core.model import trial_label
 
 LEAKED_MS = 30 * 60_000
-WAL_BYTES = 256 << 20
-"""A checkpoint keeps it at a few megabytes, unless a reader holds an old snapshot for hours."""
+WAL_BYTES = 64 << 20
+"""Checkpoints keep it at a few megabytes, and cut back what was larger, unless a reader holds an old snapshot."""
 REQUESTS_AT_LEAST, FAILED_SHARE = 100, 0.1
 REVIEWS, REVIEW_MS = 5, 24 * 3_600_000
 UNACKED_MS = 24 * 3_600_000
@@ -50,7 +50,8 @@ def wal_large(facts: Facts) -> Look:
     size = facts.wal_bytes
     if size is None:
         return Look(0, 1, "log of the ledger", unseen="the size of the ledger's log was not to be had")
-    words = f"the ledger's log has {size >> 20} MB, more than {WAL_BYTES >> 20} MB: a reader has kept it from being taken in"
+    who = some(facts.wal_readers) if facts.wal_readers else "a reader that cannot be seen from here (as root: fuser -v on the ledger)"
+    words = f"the ledger's log has {size >> 20} MB, more than {WAL_BYTES >> 20} MB, kept from being taken in by {who}"
     found = (Found("wal_large", "warning", "ledger", words),) if size > WAL_BYTES else ()
     return Look(1, 1, "log of the ledger", found)
 
@@ -216,7 +217,7 @@ RULES: tuple[Rule, ...] = (
         "wal_large",
         "warning",
         "The ledger's log grows because some reader keeps an old snapshot open; it fills the disk in the end.",
-        "End the sqlite3 shell or script that has had ledger.db open for long.",
+        "End what the finding names, a sqlite3 shell or script with ledger.db open for long; the log shrinks by itself then.",
         wal_large,
     ),
     Rule(

@@ -36,7 +36,15 @@ SAID = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
 """The verifier's own words; what it writes beside them are results."""
 
 
-def facts(c: sqlite3.Connection, campaign_id: int, *, now_ms: int, wal_bytes: int | None = None, daemon_alive: bool | None = None) -> Facts:
+def facts(
+    c: sqlite3.Connection,
+    campaign_id: int,
+    *,
+    now_ms: int,
+    wal_bytes: int | None = None,
+    wal_readers: tuple[str, ...] = (),
+    daemon_alive: bool | None = None,
+) -> Facts:
     """In one transaction of the caller's.
 
     :param daemon_alive: of who can look at its process; None: as the ledger shows, where a life that did not end and has not been seen
@@ -74,6 +82,7 @@ def facts(c: sqlite3.Connection, campaign_id: int, *, now_ms: int, wal_bytes: in
         tuple(FindingFact(f.code, f.severity, f.subject, max(0, now_ms - f.opened_at_ms), f.acked_at_ms is not None) for f in findings),
         alive,
         up_ms,
+        wal_readers=wal_readers,
         left_out=read.left_out,
     )
 
