@@ -26,10 +26,11 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond.core.belongings import is_ours
-from marathond.core.errors import ArtifactError, LedgerRefused, MarathonError, Refused
+from marathond.core.errors import ArtifactError, EngineError, LedgerRefused, MarathonError, Refused
 from marathond.engine.docker import DockerEngine
 from marathond.engine.processes import read_stat
 from marathond.ledger.open import create, open_for_daemon, open_readonly
+from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, NetworkInfo
 from marathond.service.daemon import Daemon
 from marathond.service.main import living
@@ -44,8 +45,9 @@ GATEWAY_PID, KEY = "gateway.pid", "no.key"
 NOBODY = "http://127.0.0.1:9/v1"
 """For a rehearsal that asks no provider: whatever should leave for one arrives nowhere, and costs nothing."""
 KILLED_S = 10.0
-SETTLED_S = 30.0
-"""A younger folder may be another rehearsal's that is about to take its ledger's lock."""
+OWNER = "owner.pid"
+"""Boot, pid and start time of the process whose rehearsal it is; there before the ledger is.  Until that holds its lock, this alone says
+that the folder is somebody's; how old it is says nothing (fault e05: clocks of storage differ)."""
 PASS_ONCE: Mapping[str, object] = {
     # One attempt per cell, and no attempt's end stops the others: what fails is what one wants to see, all of it.
     "admission.passes": 1,
@@ -96,6 +98,7 @@ def prepare(settings: Settings, name: str, overrides: Mapping[str, object], prov
         (state / "staged").mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True)
         (folder / "staged").symlink_to(state / "staged")
+        (folder / OWNER).write_text(_myself())
         (folder / KEY).write_text("marathond-rehearsal\n")
     except OSError as error:
         raise ArtifactError("io", str(folder), f"{error.strerror or error}; be root or the daemon's user") from error
@@ -186,16 +189,31 @@ async def remove_leftovers(settings: Settings, tell: Tell) -> None:
 
 
 def _abandoned(folder: Path) -> str | None:
-    """The id of a rehearsal's ledger that nobody holds; None while it is held, or may be about to be."""
+    """The id of a rehearsal's ledger that nobody holds; None while it is held, or is about to be."""
     path = folder / "ledger.db"
     try:
-        if time.time() - folder.stat().st_mtime < SETTLED_S:
+        if _lives(folder):
             return None
         opened = open_for_daemon(path, host=socket.gethostname(), filesystem_type="", now_ms=time.time_ns() // 1_000_000)
-    except (OSError, LedgerRefused):
+    except (OSError, EngineError, LedgerRefused):
         return None
     opened.close()
     return opened.ledger_id
+
+
+def _myself() -> str:
+    seen = read_stat(os.getpid())
+    return f"{SystemClock().boot_id} {os.getpid()} {0 if seen is None else seen.start_ticks}\n"
+
+
+def _lives(folder: Path) -> bool:
+    """Whether the process that made it still runs.  Raises OSError, EngineError: it cannot be told."""
+    try:
+        boot_id, pid, ticks = (folder / OWNER).read_text().split()
+        seen = read_stat(int(pid))
+    except (FileNotFoundError, ValueError):
+        return False  # torn, or of a marathond that wrote none: the ledger's lock decides
+    return boot_id == SystemClock().boot_id and seen is not None and seen.start_ticks == int(ticks) and not seen.runs_nothing
 
 
 async def _remove_labelled(settings: Settings, ledger_id: str) -> None:
