@@ -28,7 +28,11 @@ _POOL_TEXTS = (
     "could not find an available, non-overlapping ipv4 address pool",  # 20.10, HTTP 404
     "all predefined address pools have been fully subnetted",  # 28.5, HTTP 400
 )
-_TAKEN_TEXT = "pool overlaps with other one on this address space"
+_TAKEN_TEXTS = (
+    "pool overlaps with other one on this address space",
+    # The bridge driver's own word, HTTP 403 on 20.10: of a network that no list shows, left by a dockerd that was killed in mid-create.
+    "networks have overlapping ipv4",
+)
 
 
 def answer_error(call: str, status: int, text: str) -> EngineError:
@@ -37,7 +41,7 @@ def answer_error(call: str, status: int, text: str) -> EngineError:
     low = detail.lower()
     if any(known in low for known in _POOL_TEXTS):
         return PoolExhausted(call, status, detail)
-    if _TAKEN_TEXT in low:
+    if any(known in low for known in _TAKEN_TEXTS):
         return SubnetTaken(call, status, detail)
     if status == 404:
         return NotFound(call, status, detail)

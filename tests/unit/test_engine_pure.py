@@ -38,6 +38,7 @@ POOL_28 = "all predefined address pools have been fully subnetted"
         (404, POOL_20, PoolExhausted),
         (400, POOL_28, PoolExhausted),
         (403, "Pool overlaps with other one on this address space", SubnetTaken),
+        (403, "cannot create network a (br-a): conflicts with network b (br-b): networks have overlapping IPv4", SubnetTaken),
         (404, "No such container: abc", NotFound),
         (403, "error while removing network: network x id y has active endpoints", EngineError),
         (500, "", EngineError),
