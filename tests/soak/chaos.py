@@ -24,6 +24,7 @@ from anyio import to_thread
 
 from tests.support.model_rig import ModelProcessRig
 from tests.support.private_engine import PrivateEngine
+from tests.support.process_rig import START_S
 
 DAEMON, GATEWAY, DOCKERD = "daemon", "gateway", "dockerd"
 YOUNG_SHARE, YOUNG_S = 0.15, (0.05, 4.0)
@@ -115,8 +116,15 @@ class Chaos:
         with (self.rig.root / "log").open("ab") as log:
             self.rig.process = self.rig.popen(stdout=log, stderr=log, process_group=0)
 
+    async def lives(self) -> None:
+        """Until the last daemon that was launched is ready: one that has not come as far knows no orderly end."""
+        assert self.rig.process is not None
+        sql = "SELECT pid = ? AND ready_at_ms IS NOT NULL FROM run ORDER BY run_id DESC LIMIT 1"
+        await self.rig.until(sql, self.rig.process.pid, patience_s=START_S)
+
     async def restart(self) -> float:
         """SIGTERM, as an upgrade does, and the next daemon; how many seconds the old one took."""
+        await self.lives()
         self.rig.strike(signal.SIGTERM)
         began_s = time.monotonic()
         status = await self.rig.ended()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.cells import Cells
-from tests.soak.chaos import DAEMON, GATEWAY, Kill, met
+from tests.soak.chaos import DAEMON, DOCKERD, GATEWAY, Kill, met
 from tests.soak.provider import Answered, Tokens
 from tests.support.rig import Rig
 
@@ -85,7 +85,8 @@ def count(rig: Rig, cells: Cells, replicates: int, kills: Sequence[Kill], answer
         _tokens(rig, trials.values(), answers),
         _released(rig),
         _sound(rig),
-        *_passed_over(cells, trials, kills, rig),
+        *_passed_over(DAEMON, cells, trials, kills, rig),
+        *_passed_over(DOCKERD, cells, trials, kills, rig),
         _voids(rig),
     ]
     for victim, number, phases in met(list(kills)):
@@ -291,9 +292,9 @@ def _sound(rig: Rig) -> Line:
     return Line("ledger is sound", not damage, "integrity_check and foreign_key_check", damage)
 
 
-def _passed_over(cells: Cells, trials: Mapping[int, Trial], kills: Sequence[Kill], rig: Rig) -> list[Line]:
-    """What became of the agents that ran while a daemon was killed."""
-    over = Counter(trial_id for kill in kills if kill.victim == DAEMON for trial_id in kill.running)
+def _passed_over(victim: str, cells: Cells, trials: Mapping[int, Trial], kills: Sequence[Kill], rig: Rig) -> list[Line]:
+    """What became of the agents that ran while a daemon, or a dockerd, was killed.  Of the latter's there is no bar for the share."""
+    over = Counter(trial_id for kill in kills if kill.victim == victim for trial_id in kill.running)
     codes = {row[0]: row[1:] for row in rig.sql("SELECT trial_id, code, reason, evidence_json FROM void WHERE undone_at_ms IS NULL")}
     gateway_ms = [kill.at_ms for kill in kills if kill.victim == GATEWAY]
     good, wrong, lost = 0, [], []
@@ -306,18 +307,19 @@ def _passed_over(cells: Cells, trials: Mapping[int, Trial], kills: Sequence[Kill
                 wrong.append(f"{trial.name}: void {code} without evidence")
             continue
         why = _unlike(cells, trial) if trial.state == "scored" else f"state {trial.state}"
-        why = why or ("" if trial.reattached else "no reattached in its history")
+        why = why or ("" if trial.reattached or victim != DAEMON else "no reattached in its history")
         disturbed = any((trial.begun_ms or 0) <= at_ms <= (trial.ended_ms or at_ms) for at_ms in gateway_ms)
         why = why or (f"{trial.retries} turns taken up again and no gateway killed in its life" if trial.retries and not disturbed else "")
         good += not why
         wrong += [f"{trial.name}: {why}"] if why else []
     share = good / len(over) if over else 0.0
-    text = (
-        f"{good} of {len(over)} agents ({share:.1%}, bar {SHARE_BAR:.0%}), {over.total()} times in all, re-attached and scored as foreseen"
-    )
+    done = "re-attached and scored as foreseen" if victim == DAEMON else "scored as foreseen"
+    bar = f", bar {SHARE_BAR:.0%}" if victim == DAEMON else ""
+    text = f"{good} of {len(over)} agents ({share:.1%}{bar}) {done}; passed over {over.total()} times"
+    enough = bool(over) and share >= SHARE_BAR if victim == DAEMON else True
     return [
-        Line("killed over", bool(over) and share >= SHARE_BAR and not wrong, text, wrong),
-        Line("killed over, voided", None, f"{len(lost)}, each with evidence" if lost else "none", lost),
+        Line(f"{victim} killed over agents", enough and not wrong, text, wrong),
+        Line("    voided", None, f"{len(lost)}, each with evidence" if lost else "none", lost),
     ]
 
 

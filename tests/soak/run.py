@@ -122,6 +122,8 @@ async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan) -> list[Line]:
     except AssertionError as error:
         drained = str(error)[:6000]
     lines.append(Line("drained", not drained, drained or f"in {time.monotonic() - began_s:.0f} s, bound {plan.drain_s:.0f} s"))
+    await chaos.lives()
+    await rig.gateway.serving()
     rig.strike(signal.SIGTERM)
     ends = {DAEMON: await rig.ended(), GATEWAY: await rig.gateway.end()}
     wrong = [*chaos.by_themselves, *(f"{name}, at SIGTERM, with {status}" for name, status in ends.items() if status != 0)]
