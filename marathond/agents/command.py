@@ -5,13 +5,13 @@ Owns what each kind runs, and the gates before it.  Must not know other arms, de
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from anyio import sleep
 
+from marathond.agents.pinned import open_regular
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
@@ -144,12 +144,13 @@ class CommandAgent:
     def _from_file(self, env: Environment) -> AgentEnd:
         """What the container wrote of its own end: forgeable, so it is opened with care, bounded, and marked."""
         try:
-            descriptor = os.open(env.run_dir.ctl / "exit-status", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            stream = open_regular(env.run_dir.ctl / "exit-status")
+            if stream is None:
+                return AgentEnd(None, "file")
+            with stream:
+                text = stream.read(16).decode("ascii", errors="replace").strip()
         except OSError:
             return AgentEnd(None, "file")
-        with os.fdopen(descriptor, "rb", buffering=0) as stream:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            text = (stream.read(16) or b"").decode("ascii", errors="replace").strip() if regular else ""
         if text == "timer":
             return AgentEnd(KILLED, "file")
         return AgentEnd(int(text) if text.isdigit() and int(text) < 256 else None, "file")

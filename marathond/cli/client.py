@@ -27,6 +27,10 @@ class CallFailed(MarathonError):
         super().__init__(message)
 
 
+class Answered(CallFailed):
+    """The daemon refused, in its own words: a line each."""
+
+
 class DaemonDown(CallFailed):
     """Nobody listens at the socket."""
 
@@ -104,4 +108,4 @@ def _result(line: bytes, verb: str) -> Any:
         message, code = str(answer["error"]), int(answer["exit"])
     except (ValueError, KeyError, TypeError) as error:
         raise CallFailed(f"{verb}: what answers at the control socket is not marathond") from error
-    raise CallFailed(message, code)
+    raise Answered(message, code)

@@ -133,7 +133,7 @@ def sql(
     ctx: typer.Context,
     statement: Annotated[str, typer.Argument(help="One reading statement; - reads it from stdin.")],
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header; texts without control characters or formulas.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds.")] = 60.0,
 ) -> None:
     """Question the ledger; views: v_cell v_trial v_event v_arm v_pair v_pool v_void v_finding v_usage v_disclosure v_treatment

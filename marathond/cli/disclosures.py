@@ -85,7 +85,7 @@ def print_all(found: Told, *, as_json: bool) -> None:
     columns = (Column("code"), Column("arms", least=12, wrap=True))
     words = (Column("here", least=24, wrap=True), Column("compared with", least=24, wrap=True))
     everyone = {name for row in found.rows for name in row.arms}
-    lines = [(row.code, _arms(row, everyone), clean(row.text, TEXT_MAX), clean(row.compared_with, TEXT_MAX)) for row in found.rows]
+    lines = [(clean(row.code), _arms(row, everyone), clean(row.text, TEXT_MAX), clean(row.compared_with, TEXT_MAX)) for row in found.rows]
     for line in table((*columns, *words), lines, screen()):
         say(line)
 
@@ -96,7 +96,7 @@ def short(rows: Sequence[Disclosure], arms: Collection[str], where: Screen) -> I
         return
     yield f"{plural(len(rows), 'disclosure')} (marathonctl disclosures tells each):"
     yield from table(
-        (Column("code"), Column("arms", least=12, wrap=True)), [(row.code, _arms(row, arms)) for row in rows], where, indent="  "
+        (Column("code"), Column("arms", least=12, wrap=True)), [(clean(row.code), _arms(row, arms)) for row in rows], where, indent="  "
     )
 
 
@@ -106,7 +106,7 @@ def of_one(rows: Sequence[Disclosure], arm: str) -> Iterator[str]:
     if mine:
         yield f"{plural(len(mine), 'disclosure')} that concern it:"
     for row in mine:
-        yield f"  {row.code}: {clean(row.text, TEXT_MAX)} Compared with: {clean(row.compared_with, TEXT_MAX)}"
+        yield f"  {clean(row.code)}: {clean(row.text, TEXT_MAX)} Compared with: {clean(row.compared_with, TEXT_MAX)}"
 
 
 def _arms(row: Disclosure, everyone: Collection[str]) -> str:

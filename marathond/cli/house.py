@@ -81,7 +81,7 @@ def check(ledger: Path) -> int:
     for problem in problems[:PROBLEMS_SHOWN]:
         say(clean(problem))
     if elsewhere:
-        say(f"not at its place: {elsewhere}; say which: marathonctl ledger adopt --moved, or --copy")
+        say(f"not at its place: {clean(elsewhere)}; say which: marathonctl ledger adopt --moved, or --copy")
     if problems or elsewhere:
         return Exit.FAILED
     say(f"ok: ledger {identity.ledger_id}, {plural(count[0], 'trial')}, {plural(count[1], 'event')}")

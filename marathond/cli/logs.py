@@ -7,7 +7,6 @@ nothing that could steer a terminal passes on one.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +19,11 @@ from marathond.cli import conversation
 from marathond.cli.client import CallFailed
 from marathond.cli.output import note
 from marathond.cli.reader import check_trial, reading
+from marathond.core.errors import ArtifactError
 from marathond.core.model import LIVE_STATES, AgentKind, TrialState, trial_label
 from marathond.core.text import printable
 from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
+from marathond.tasks.paths import open_file, open_folder
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
 
@@ -33,6 +34,8 @@ CHUNK = 1 << 16
 _BLANK = "\u2800"
 LINE_MAX = 1 << 16
 """Characters of one line on a terminal; into a pipe go the bytes as they are."""
+MESSAGE_MAX = 16 << 20
+"""Bytes of one message of a conversation."""
 
 
 def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_it: bool) -> None:
@@ -84,13 +87,12 @@ def open_log(path: Path) -> BinaryIO:
     :raises CallFailed: it is one of those, or cannot be read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_folder(path.parent) as folder:
+            return os.fdopen(open_file(folder, path.name, str(path)), "rb")
+    except ArtifactError as error:
+        raise CallFailed(f"{path}: not a plain file") from error
     except OSError as error:
         raise CallFailed(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise CallFailed(f"{path}: not a plain file")
-    return os.fdopen(handle, "rb")
 
 
 def follow(file: BinaryIO, goes_on: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> Iterator[bytes]:
@@ -144,13 +146,23 @@ def tame(line: str) -> str:
 
 
 def _lines(pieces: Iterator[bytes], *, parts: bool = True) -> Iterator[str]:
-    """Whole lines; with ``parts`` one that never ends is given in parts of LINE_MAX bytes."""
-    rest = b""
+    """Whole lines; with ``parts`` one that never ends is given in parts of LINE_MAX bytes, else one beyond MESSAGE_MAX is passed over.
+
+    Each byte is looked at once, however long its line is.
+    """
+    rest, too_long = bytearray(), False
     for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from (line.decode("utf-8", "replace") for line in whole)
+        first, *more = piece.split(b"\n")
+        rest += first
+        for line in more:
+            if not too_long:
+                yield rest.decode("utf-8", "replace")
+            rest, too_long = bytearray(line), False
         if parts and len(rest) > LINE_MAX:
             yield rest.decode("utf-8", "replace")
-            rest = b""
+            rest.clear()
+        elif too_long or len(rest) > MESSAGE_MAX:
+            rest.clear()
+            too_long = True
     if rest:
         yield rest.decode("utf-8", "replace")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,9 +104,34 @@ def wrapped(line: str, where: Screen) -> list[str]:
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    import textwrap  # milliseconds, which `status` does not have to spare
+    """By columns of the terminal, not by characters as textwrap counts; a word that is too long for any line is broken."""
+    lines, line, used = list[str](), "", 0
+    room = width = max(width, len(indent) + 10)
+    parts = re.split("( +)", text)[::-1]
+    while parts:
+        part = parts.pop()
+        wide = display_width(part)
+        if used + wide <= room:
+            if line.strip() or part.strip() or not lines:
+                line, used = line + part, used + wide
+            continue
+        if wide > room and part.strip():
+            head = _head(part, room - used) or ("" if line else part[0])
+            line, part = line + head, part[len(head) :]
+        lines.append((indent if lines else "") + line.rstrip())
+        line, used, room = "", 0, width - len(indent)
+        parts += [part] if part.strip() else []
+    return [*lines, (indent if lines else "") + line.rstrip()] if line.strip() or not lines else lines
 
-    return textwrap.wrap(text, max(width, len(indent) + 10), subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+def _head(text: str, width: int) -> str:
+    """What of ``text`` fits into so many columns."""
+    used = 0
+    for place, char in enumerate(text):
+        used += display_width(char)
+        if used > width:
+            return text[:place]
+    return text
 
 
 def display_width(text: str) -> int:

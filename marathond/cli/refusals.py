@@ -5,19 +5,27 @@ Owns both for every command; light, for ``status`` needs it.
 
 from __future__ import annotations
 
-from marathond.cli.client import CallFailed
+from marathond.cli.client import Answered, CallFailed
 from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
 from marathond.service.protocol import Exit
 
 
 def refused(error: MarathonError) -> int:
-    """One line (a configuration may have several) on stderr; the exit code that belongs to it."""
+    """One line (a configuration, and the daemon's word on one, may have several) on stderr; the exit code that belongs to it."""
     from marathond.cli.output import clean, note
 
-    for line in str(error).splitlines() or [type(error).__name__]:
+    for line in _lines(error):
         placed = isinstance(error, ConfigError) and error.where
         note(clean(line, 2000) if placed else f"marathonctl: {clean(line, 2000)}")
     return exit_code_of(error)
+
+
+def _lines(error: MarathonError) -> list[str]:
+    """A line break in a name that somebody gave makes no second line of ours."""
+    if isinstance(error, Answered):
+        return str(error).split("\n")
+    each = getattr(error, "errors", (error,))  # of ConfigErrors, whose module is too heavy for `status`
+    return [str(one) or type(one).__name__ for one in each]
 
 
 def exit_code_of(error: MarathonError) -> int:

@@ -174,7 +174,7 @@ def _output(trial: TrialShown, state_dir: Path) -> tuple[tuple[str, ...], str]:
     except ArtifactError as error:
         return (), f"cannot be read: {error}"
     if data is None:
-        return (), f"there is no {root / relative}"
+        return (), f"there is no {clean(root / relative)}"
     lines = [clean(line, LINE_MAX) for line in data.decode("utf-8", "replace").splitlines()]
     return tuple([line for line in lines if line][-TAIL_LINES:]), str(root / relative)
 
@@ -204,7 +204,8 @@ def as_json(case: Case, now_ms: int) -> dict[str, Any]:
 
 def print_case(case: Case, where: Screen, now_ms: int) -> None:
     x, review = case.trial.context, case.review
-    decided = f"   {review.decision} by {clean(review.author)}" if review.decision else f"   for {span(now_ms - review.opened_at_ms)}"
+    waits = f"   for {span(now_ms - review.opened_at_ms)}"
+    decided = f"   {clean(review.decision)} by {clean(review.author)}" if review.decision else waits
     say(where.fit(f"{trial_label(x.trial_id)}  {x.state}   {where.paint(clean(review.code), 'yellow')}{decided}"))
     for text in (
         f"  task {clean(x.task)}   arm {clean(x.arm)}   replicate {x.replicate}   attempt {x.attempt} of {len(case.trial.attempts)}",

@@ -190,9 +190,9 @@ def _files(trial: TrialShown, where: Screen, state_dir: Path) -> Iterator[str]:
     if trial.folder is None:
         yield f"  artifacts not exported yet; run directory {state_dir / 'r' / trial_label(trial.context.trial_id)}"
         return
-    yield f"  artifacts in {Path(trial.context.out_dir) / trial.folder} ({plural(len(trial.artifacts), 'file')})"
+    yield f"  artifacts in {clean(Path(trial.context.out_dir) / trial.folder)} ({plural(len(trial.artifacts), 'file')})"
     rows = [
-        (clean(one.path), str(one.size_bytes), one.sha256[:16] if one.sha256 else f"left out: {clean(one.why)}")
+        (clean(one.path), str(one.size_bytes), clean(one.sha256)[:16] if one.sha256 else f"left out: {clean(one.why)}")
         for one in trial.artifacts[:ARTIFACTS_SHOWN]
     ]
     if rows:

@@ -11,7 +11,7 @@ from marathond.ledger.verbs.imports import ImportedRow
 
 def section(row: ImportedRow) -> Iterator[str]:
     yield f"  imported from {clean(row.source)} ({clean(row.kind)}) by {clean(row.author)} at {when(row.at_ms)}"
-    yield f"  called there {clean(row.key)}   sha256 of what was read {row.sha256[:16]}"
+    yield f"  called there {clean(row.key)}   sha256 of what was read {clean(row.sha256)[:16]}"
     known = (
         ("model", text_of(row.model)),
         ("began", when(row.started_at_ms)),

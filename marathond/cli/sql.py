@@ -14,6 +14,7 @@ from itertools import islice
 
 from marathond.cli.client import CallFailed
 from marathond.cli.output import Column, Screen, clean, note, print_json, say, table
+from marathond.core.text import csv_text
 from marathond.service.protocol import Exit
 
 TABLE_ROWS_MAX = 1000
@@ -73,18 +74,20 @@ def _failure(error: sqlite3.Error, timeout_s: float) -> CallFailed:
 
 
 def print_rows(names: Sequence[str], rows: Iterator[Sequence[object]], style: str, where: Screen) -> None:
-    """``style``: ``table``, ``json`` (a list of objects) or ``csv`` (RFC 4180, header first)."""
+    """``style``: ``table``, ``json`` (a list of objects, texts as they are) or ``csv`` (RFC 4180 with bare line feeds, header first; texts
+    that steer neither a terminal nor a spreadsheet)."""
     if style == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows([["" if value is None else _plain(value) for value in row] for row in rows])
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(map(csv_text, names))
+        for row in rows:
+            writer.writerow(["" if value is None else csv_text(value) if isinstance(value, str) else _plain(value) for value in row])
     elif style == "json":
         print_json([dict(zip(names, map(_json_value, row), strict=True)) for row in rows])
     else:
         first = list(islice(rows, TABLE_ROWS_MAX + 1))
         shown = [["" if value is None else clean(_plain(value)) for value in row] for row in first[:TABLE_ROWS_MAX]]
         numeric = [all(isinstance(row[i], int | float | None) for row in first) for i in range(len(names))]
-        columns = [Column(name, right=right, least=0 if right else 8) for name, right in zip(names, numeric, strict=True)]
+        columns = [Column(clean(name), right=right, least=0 if right else 8) for name, right in zip(names, numeric, strict=True)]
         for line in table(columns, shown, where):
             say(line)
         if len(first) > TABLE_ROWS_MAX:

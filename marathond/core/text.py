@@ -13,10 +13,12 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clear
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"  # OSC and other strings: titles, links, clipboard
+    # OSC and other strings: titles, links, clipboard.  One that begins ends the one before: a text of nothing but beginnings is read once.
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n\x9d\x90\x98\x9e\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?"  # every other escape
 )
 _BLANKS = frozenset("\t\n\v\f\r\x85\u2028\u2029")
+_FORMULA = frozenset("=+-@")
 _JOINERS = frozenset("\u200c\u200d")
 _SCAN_FACTOR = 16
 _URL = re.compile(r"(https?)://(?:[^/?#\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/:@?#\[\s]+)(?=[:/?#]|$)")
@@ -37,6 +39,16 @@ def printable(text: str, max_len: int) -> str:
     if len(shown) > max_len or (len(head) < len(text) and shown):
         return shown[: max_len - 1].rstrip() + "…"
     return shown
+
+
+def csv_text(text: str) -> str:
+    """``text`` for a field of a CSV: harmless as by :func:`printable`, but whole and with its blanks; no formula for a spreadsheet.
+
+    What begins like a formula is preceded by an apostrophe; full-width signs, too, which a spreadsheet set to an East Asian language takes
+    for the plain ones.
+    """
+    shown = "".join(map(_harmless, _SEQUENCES.sub("", text)))
+    return f"'{shown}" if unicodedata.normalize("NFKC", shown.lstrip()[:1]) in _FORMULA else shown
 
 
 def _harmless(character: str) -> str:

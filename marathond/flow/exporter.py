@@ -6,7 +6,7 @@ already).  A trial's run directory is removed only after its files are in out_di
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from anyio import from_thread, to_thread
@@ -56,7 +56,7 @@ class Exporter:
             for trial_id, (folder, records) in copied.items():
                 now_ms = world.clock.wall_ms()
                 await world.ledger.write(artifacts.exported, trial_id, folder=folder, records=records, now_ms=now_ms)
-                await to_thread.run_sync(_remove, world.run_dir(trial_id).root)
+                await to_thread.run_sync(_remove, world.run_dir(trial_id).root, from_thread.check_cancelled)
             if len(waiting) > BATCH:
                 world.export_wake.ring()
         except ArtifactError as error:
@@ -162,10 +162,10 @@ class Exporter:
             write_atomic(folder / name, data)
 
 
-def _remove(root: Path) -> None:
+def _remove(root: Path, checkpoint: Callable[[], None] = lambda: None) -> None:
     """The run directory after its export.  What cannot be removed stays, is named in the log, and costs disk only."""
     try:
-        remove_tree(root)
+        remove_tree(root, checkpoint)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from marathond.core.classify import VerifierEnd
 from marathond.core.detached import detached_argv
@@ -76,14 +76,14 @@ class Blocked:
 
 
 def clear_logs(run: RunDir) -> tuple[str, ...]:
-    """Remove what lies in /logs/verifier before the verifier starts.  The folder itself is mounted and stays.
+    """Remove what lies in /logs/verifier before the verifier starts.  The folder itself is mounted and stays.  In a worker thread.
 
     :return: the first names of what was there, made harmless: the agent chose them.
     :raises OSError: something puts new entries there as fast as they are removed.
     """
-    names = empty_folder(run.logs / "verifier")
-    shown = tuple(printable(name, NAME_MAX) or "(unprintable)" for name in names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else (*shown, f"and {len(names) - NAMES_SHOWN} more")
+    found = empty_folder(run.logs / "verifier", from_thread.check_cancelled)
+    shown = tuple(printable(name, NAME_MAX) or "(unprintable)" for name in found.names[:NAMES_SHOWN])
+    return shown if found.count <= NAMES_SHOWN else (*shown, f"and {found.count - NAMES_SHOWN} more")
 
 
 async def start(world: World, trial_id: int, container_id: str, task: Task, round: int, multiplier: float) -> Started | Blocked:

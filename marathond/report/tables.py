@@ -10,13 +10,12 @@ import csv
 import io
 import json
 import math
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from marathond.core.results import CellResult, Results
-from marathond.core.text import iso_utc, printable
+from marathond.core.text import csv_text, iso_utc, printable
 from marathond.report.blocks import TEXT_MAX
 from marathond.report.document import Report
 
@@ -92,9 +91,7 @@ def _field(value: Any) -> str:
         return repr(_rounded(value))
     if isinstance(value, int):
         return str(value)
-    text = printable(str(value), TEXT_MAX)
-    # Full-width forms, too: a spreadsheet set to an East Asian language takes them for the plain ones.
-    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]) in ("=", "+", "-", "@") else text
+    return csv_text(printable(str(value), TEXT_MAX))
 
 
 def to_json(report: Report) -> str:

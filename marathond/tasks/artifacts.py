@@ -68,16 +68,17 @@ def export_tree(
     """Copy the regular files below ``source`` to ``dest``; every other entry is listed as skipped, with the reason.
 
     Small files go first, so that a huge one cannot use up ``max_bytes`` (of all files together) before the results are safe.  At most
-    ``max_files`` entries are looked at: writers that do not trust each other get a call each.  A source that is gone is one skipped record.
+    ``max_files`` entries are looked at, wanted or not: writers that do not trust each other get a call each.  A source that is gone is one
+    skipped record.
 
-    :param checkpoint: called before each piece; what it raises ends the copy, and the file in work leaves no trace.
+    :param checkpoint: called before each entry and each piece; what it raises ends the copy, and the file in work leaves no trace.
     :param wanted: a folder that is not wanted is not looked into.
     :return: records sorted by path; each copied file is complete, synced and under its final name.
     :raises ArtifactError: the destination failed (``no_space``, ``io``).  Trouble with the source is a skipped record.
     """
     try:
         with open_folder(source) as root:
-            found = list(_bounded_walk(root, max_files, wanted))
+            found = list(_Walk(root, max_files, wanted, checkpoint).entries())
             records = _copy_all(root, found, dest, max_bytes, checkpoint)
     except FileNotFoundError:
         return [ArtifactRecord("", "", 0, "the folder is gone")]
@@ -86,44 +87,48 @@ def export_tree(
     return sorted(records, key=lambda record: record.path)
 
 
-def _bounded_walk(root: int, max_files: int, wanted: Wanted) -> Iterator[_Found]:
-    left = max_files
-    for found in _walk(root, (), max_files, wanted):
-        if left == 0:
-            yield _Found((), 0, f"more than {max_files} entries: the rest was not looked at")
+class _Walk:
+    """One walk below ``root``, which looks at no more than ``max_files`` entries, wanted or not."""
+
+    def __init__(self, root: int, max_files: int, wanted: Wanted, checkpoint: Callable[[], None]) -> None:
+        self._root, self._max_files, self._wanted, self._checkpoint = root, max_files, wanted, checkpoint
+        self._left, self._full = max_files, False
+
+    def entries(self) -> Iterator[_Found]:
+        yield from self._below(())
+        if self._full:
+            yield _Found((), 0, f"more than {self._max_files} entries: the rest was not looked at")
+
+    def _below(self, parts: tuple[str, ...]) -> Iterator[_Found]:
+        """Everything below ``parts``, folders before what they hold.  No folder stays open meanwhile."""
+        try:
+            with open_subfolder(self._root, parts, "/".join(parts)) as folder:
+                seen = [_look(folder, parts, name) for name in self._names(folder)]
+        except (OSError, ArtifactError) as error:
+            yield _Found(parts, 0, _why(error))
             return
-        left -= 1
-        if found.skipped != FOLDER:
-            yield found
+        for found in seen:
+            if not self._wanted(found.parts, found.skipped or "file"):
+                continue
+            if found.skipped != FOLDER:
+                yield found
+            elif len(found.parts) >= MAX_DEPTH:
+                yield _Found(found.parts, 0, f"more than {MAX_DEPTH} levels deep")
+            else:
+                yield from self._below(found.parts)
 
-
-def _walk(root: int, parts: tuple[str, ...], max_names: int, wanted: Wanted) -> Iterator[_Found]:
-    """Everything below ``parts``, folders before what they hold.  No folder stays open meanwhile."""
-    try:
-        with open_subfolder(root, parts, "/".join(parts)) as folder:
-            seen = [_look(folder, parts, name) for name in _names(folder, max_names)]
-    except (OSError, ArtifactError) as error:
-        yield _Found(parts, 0, _why(error))
-        return
-    for found in seen:
-        if not wanted(found.parts, found.skipped or "file"):
-            continue
-        if found.skipped == FOLDER and len(found.parts) >= MAX_DEPTH:
-            yield _Found(found.parts, 0, f"more than {MAX_DEPTH} levels deep")
-            continue
-        yield found
-        if found.skipped == FOLDER:
-            yield from _walk(root, found.parts, max_names, wanted)
-
-
-def _names(folder: int, max_names: int) -> list[str]:
-    names: list[str] = []
-    with os.scandir(folder) as listing:
-        for item in listing:
-            names.append(item.name)
-            if len(names) > max_names:
-                break
-    return sorted(names)
+    def _names(self, folder: int) -> list[str]:
+        """Sorted; of a folder with more of them than are left to look at, those that the system names first."""
+        names: list[str] = []
+        with os.scandir(folder) as listing:
+            for item in listing:
+                self._checkpoint()
+                if self._left == 0:
+                    self._full = True
+                    break
+                self._left -= 1
+                names.append(item.name)
+        return sorted(names)
 
 
 def _look(folder: int, parts: tuple[str, ...], name: str) -> _Found:

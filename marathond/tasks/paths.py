@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from marathond.core.errors import ArtifactError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _LINK_SIGNS = (errno.ELOOP, errno.ENOTDIR)
 
@@ -37,6 +38,8 @@ def _open(path: str | Path, flags: int, folder: int | None = None) -> int:
         return os.open(path, flags | os.O_NOATIME, dir_fd=folder)
     except PermissionError:
         return os.open(path, flags, dir_fd=folder)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "a NUL byte in its name") from error
 
 
 def kind_of(mode: int) -> str:
@@ -88,7 +91,8 @@ def open_subfolder(folder: int, parts: tuple[str, ...], shown: str) -> Iterator[
                 below = _open(name, _FOLDER, descriptor)
             except OSError as error:
                 if error.errno in _LINK_SIGNS:
-                    raise _obstacle(descriptor, name, shown) from error
+                    kind = kind_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)
+                    raise _obstacle(kind, name, shown) from error
                 raise
             os.close(descriptor)
             descriptor = below
@@ -97,29 +101,22 @@ def open_subfolder(folder: int, parts: tuple[str, ...], shown: str) -> Iterator[
         os.close(descriptor)
 
 
-def _obstacle(folder: int, name: str, shown: str) -> ArtifactError:
-    kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    code = "unsafe_path" if kind == "symbolic link" else "not_regular"
-    return ArtifactError(code, shown, f"{name} is a {kind}")
+def _obstacle(kind: str, name: str, shown: str) -> ArtifactError:
+    return ArtifactError("unsafe_path" if kind == "symbolic link" else "not_regular", shown, f"{name} is a {kind}")
 
 
 def open_file(folder: int, name: str, shown: str) -> int:
     """A descriptor of the regular file ``name`` in ``folder``, for reading; the caller closes it.
 
-    It is looked at before it is opened (opening a device can do things) and again afterwards (it may have been exchanged meanwhile).
+    What it is gets pinned and looked at first: opening a device can do things, if only for a moment between a look and an open.
 
     :raises OSError: absent or not readable.
     :raises ArtifactError: a link (``unsafe_path``), or another thing that is no regular file (``not_regular``).
     """
-    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        raise _obstacle(folder, name, shown)
+    pinned = os.open(name, _LOOK, dir_fd=folder)
     try:
-        descriptor = _open(name, _FILE, folder)
-    except OSError as error:
-        if error.errno in (*_LINK_SIGNS, errno.ENXIO):
-            raise _obstacle(folder, name, shown) from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _obstacle(folder, name, shown)
-    return descriptor
+        if (kind := kind_of(os.fstat(pinned).st_mode)) != "file":
+            raise _obstacle(kind, name, shown)
+        return _open(f"/proc/self/fd/{pinned}", _FILE)  # proc(5): the very file that was pinned, whatever its name leads to by now
+    finally:
+        os.close(pinned)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from marathond.flow.exporter import _remove
-from marathond.tasks.removal import empty_folder, remove_tree
+from marathond.tasks.removal import Found, empty_folder, remove_tree
 
 DEEPER_THAN_OUR_STACK = 2500
 
@@ -32,7 +32,7 @@ def test_a_tree_deeper_than_the_stack_and_the_descriptors_is_removed(tmp_path: P
     dig(tmp_path, DEEPER_THAN_OUR_STACK)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
     try:
-        assert empty_folder(tmp_path) == ["d"]
+        assert empty_folder(tmp_path) == Found(("d",), 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
@@ -45,13 +45,13 @@ def test_links_are_removed_and_never_followed(tmp_path: Path) -> None:
     (inside / "link").symlink_to(outside)
     (inside / "a" / "link").symlink_to(outside / "kept")
     os.mkfifo(inside / "fifo")
-    assert empty_folder(inside) == ["a", "fifo", "link"]
+    assert empty_folder(inside) == Found(("a", "fifo", "link"), 3)
     assert list(inside.iterdir()) == [] and (outside / "kept").is_dir()
 
 
 def test_names_that_are_no_text_are_told_and_removed(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"a\xffb")).touch()
-    assert [os.fsencode(name) for name in empty_folder(tmp_path)] == [b"a\xffb"]
+    assert [os.fsencode(name) for name in empty_folder(tmp_path).names] == [b"a\xffb"]
 
 
 def test_a_rival_that_refills_does_not_keep_us_busy(tmp_path: Path) -> None:
