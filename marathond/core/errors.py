@@ -22,6 +22,8 @@ Adapters translate foreign errors at the border and keep the foreign text in ``d
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 
 class MarathonError(Exception):
     """Base of everything this package raises on purpose; ``str()`` is one line fit to be shown to a person."""
@@ -57,6 +59,10 @@ class LedgerRefused(Refused):
         super().__init__(message)
 
 
+PASSING = frozenset({"disk_full", "busy"})
+"""Codes of LedgerRefused that are over when somebody makes room or lets go; all others stay until a person acts."""
+
+
 class EngineError(MarathonError):
     """The engine said no.
 
@@ -76,6 +82,15 @@ class EngineUnreachable(EngineError):
 
 class EngineTimeout(EngineError):
     """No answer within the call's deadline.  What happened is UNKNOWN: the call may still complete on the server."""
+
+
+QUESTIONS = frozenset({"info", "container.inspect", "container.list", "container.top", "exec.inspect", "network.inspect", "network.list"})
+"""Calls that change nothing."""
+
+
+def failed_itself(error: EngineError) -> bool:
+    """The engine could not answer a mere question (5xx): nothing is known, as if it had not answered at all."""
+    return error.call in QUESTIONS and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, NotFound)
 
 
 class NotFound(EngineError):

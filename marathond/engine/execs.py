@@ -18,7 +18,7 @@ import structlog
 from aiodocker.execs import Exec
 from aiodocker.stream import Stream
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound, failed_itself
 from marathond.engine.client import EngineClient
 from marathond.engine.decode import exec_info, made_id
 from marathond.engine.events import EventHub
@@ -33,6 +33,8 @@ LOOK_SHARE = 0.25
 LOOK_MAX_HINTED_S, LOOK_MAX_BLIND_S = 5.0, 2.0
 """Longest pause with and without a live event stream."""
 
+OWN_ERRORS_S = 60.0
+"""How long an engine that answers nothing but its own errors (5xx) is asked for an exec's end."""
 _START_REFUSED = (126, 127)
 _BAD_REQUEST = 400
 
@@ -102,15 +104,23 @@ class Execs:
         """Until it ended; see the port.  One that was never started is waited for as well (a start may still be on its way)."""
         flag = self._hub.watch(exec_id)
         began, looks = anyio.current_time(), 0
+        refused_at: float | None = None
         try:
             while True:
                 flag.clear()  # before the look: an event that comes during it must wake the next one
                 try:
-                    seen = await self.inspect(exec_id)
+                    seen, refused_at = await self.inspect(exec_id), None
                     if seen is None or (not seen.running and seen.exit_code is not None):
                         return seen
                 except (EngineUnreachable, EngineTimeout) as exc:
                     _log.debug("exec not seen", exec=exec_id, error=str(exc))
+                except EngineError as exc:
+                    # One bad answer must not end an agent of ten hours; one that always comes must not be waited for without end.
+                    now = anyio.current_time()
+                    refused_at = now if refused_at is None else refused_at
+                    if not failed_itself(exc) or now - refused_at > OWN_ERRORS_S:
+                        raise
+                    _log.warning("exec not seen", exec=exec_id, error=str(exc))
                 with anyio.move_on_after(look_pause_s(looks, anyio.current_time() - began, hinted=self._hub.connected)):
                     await flag.wait()
                 looks += 1

@@ -14,7 +14,7 @@ import anyio
 import structlog
 
 from marathond.core.belongings import is_ours
-from marathond.core.errors import EngineTimeout, EngineUnreachable
+from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, failed_itself
 from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
 from marathond.core.plan import Limits
@@ -30,6 +30,9 @@ log = structlog.get_logger("marathond.flow")
 
 PATIENCE_S = 600.0
 """How long a trial waits for an engine that is away before the attempt is void; its agent goes on meanwhile."""
+
+OWN_ERRORS_S = 20.0
+"""How long a question is repeated that the engine answers with an error of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +174,11 @@ class World:
     async def look(self, call: Callable[[], Awaitable[T]]) -> T:
         """For questions and for calls that may be repeated: ask again while the engine is away or slow, for at most PATIENCE_S.
 
-        Raises the last EngineUnreachable or EngineTimeout then.
+        A question that it answers with an error of its own (5xx) is asked again, too, for at most OWN_ERRORS_S: one bad answer must not
+        cost a trial of ten hours.  Raises the last EngineUnreachable, EngineTimeout or EngineError then.
         """
-        give_up_ms = self.clock.mono_ms() + int(PATIENCE_S * 1000)
+        began_ms = self.clock.mono_ms()
+        give_up_ms = began_ms + int(PATIENCE_S * 1000)
         pause_s = 0.1
         while True:
             try:
@@ -184,5 +189,9 @@ class World:
                 if self.clock.mono_ms() >= give_up_ms:
                     raise
                 log.warning("engine_away", error=str(error), again_in_s=pause_s)
+            except EngineError as error:
+                if not failed_itself(error) or self.clock.mono_ms() >= began_ms + int(OWN_ERRORS_S * 1000):
+                    raise
+                log.warning("engine_failed_itself", error=str(error), again_in_s=pause_s)
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 2, 10.0)

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
-from marathond.flow import scheduler
+from marathond.flow import scheduler, sweeper
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.private_engine import PrivateEngine
 from tests.support.relay import Relay
@@ -104,6 +104,46 @@ async def test_b10_a_running_agent_is_waited_for_and_no_image_is_given_up(tmp_pa
             assert rig.sql("SELECT code FROM void") == []
             assert rig.sql("SELECT code, detail FROM park") == []
             assert runs_of(rig) == [1, 1]
+
+
+async def test_b10_slow_failing_and_cut_off_cost_a_running_trial_nothing(
+    tmp_path: Path, upstream: Path, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One campaign through all of it: answers after a second, the event stream alone cut, 5xx to every question, 500 to a create."""
+    monkeypatch.setattr(sweeper, "PERIOD_S", 0.3)
+    async with Relay(short_tmp / "s", upstream) as relay:
+        overrides = {"engine.call_timeout_s": 60.0, "admission.concurrency": 1}
+        tasks = [make_task(tmp_path, "t", network="public")]
+        async with Rig(relay.url, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides=overrides) as rig:
+            relay.delay_s = 0.5
+            await rig.agent_runs()
+            relay.delay_s = 0.0
+            cut = relay.cut_requests(b"/events")
+            assert cut >= 1
+            again = relay.sees(b"/events")
+            await wait_for(again.is_set)
+            relay.fails_at = (b"GET /",)
+            await rig.until(ENGINE_BAD)
+            assert "containerd: connection refused" in rig.one("SELECT value_json FROM observation WHERE key = 'engine'")
+            await rig.until(WAITING, "ENGINE")
+            let_go(rig)
+            failed = relay.failed
+            await wait_for(lambda: relay.failed > failed + 20)
+            assert rig.one("SELECT count(*), sum(state = 'running') FROM trial") == (1, 1)
+            relay.fails_at = (b"containers/create",)
+            await rig.until("SELECT state = 'scored' FROM trial WHERE trial_id = 1")
+            await rig.until("SELECT count(*) FROM void WHERE trial_id = 2 AND code = 'container_failed'")
+            relay.fails_at = ()
+            await rig.until("SELECT max(trial_id) > 2 FROM trial WHERE state = 'running'")
+            last = rig.one("SELECT max(trial_id) FROM trial")
+            await rig.agent_runs(last)
+            let_go(rig, last)
+            await rig.until_done()
+            assert rig.sql("SELECT DISTINCT code FROM void") == [("container_failed",)], rig.story()
+            assert "containerd: connection refused" in rig.sql("SELECT reason FROM void")[0][0]
+            assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 2
+            assert sorted(runs_of(rig)) == [1, 1]
+            await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
 
 
 async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: PrivateEngine, tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
-"""A unix socket between a client and a real engine that a test can cut, mute or watch.
+"""A unix socket between a client and a real engine that a test can cut, mute, slow down or watch, and that can answer in its stead.
 
-Owns the forwarding of bytes; understands nothing of them.
+Owns the forwarding of bytes; understands nothing of them but where a request's words stand.
 """
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+
+WORDS = b'{"message":"containerd: connection refused"}'
+FAILED = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(WORDS)
+) + WORDS
 
 
 class Relay:
@@ -17,6 +22,15 @@ class Relay:
         self.mute = False
         self.mute_at = b""
         """From the first request on that holds these bytes, which still reaches the engine, no answer comes back."""
+        self.deaf = False
+        self.deaf_at = b""
+        """The same, and no later request reaches the engine either: it hangs, and has carried this one out."""
+        self.delay_s = 0.0
+        """Before each piece of an answer is handed on."""
+        self.fails_at: tuple[bytes, ...] = ()
+        """Requests that hold one of these never reach the engine: they are answered with 500, and counted in ``failed``."""
+        self.failed = 0
+        self._streams: list[tuple[bytes, asyncio.StreamWriter]] = []
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,6 +60,13 @@ class Relay:
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
+    def cut_requests(self, words: bytes) -> int:
+        """Break the connections whose last request holds these words, and no other; how many there were."""
+        found = [writer for request, writer in self._streams if words in request and not writer.transport.is_closing()]
+        for writer in found:
+            writer.transport.abort()
+        return len(found)
+
     async def __aenter__(self) -> Relay:
         await self.listen()
         return self
@@ -66,7 +87,7 @@ class Relay:
             up_reader, up_writer = await asyncio.open_unix_connection(self.upstream)
             self._writers.add(up_writer)
             try:
-                await asyncio.gather(self._pump(reader, up_writer, True), self._pump(up_reader, writer, False))
+                await asyncio.gather(self._pump(reader, up_writer, True, writer), self._pump(up_reader, writer, False, writer))
             finally:
                 up_writer.transport.abort()
                 self._writers.discard(up_writer)
@@ -77,11 +98,24 @@ class Relay:
             self._writers.discard(writer)
             self._tasks.discard(task)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outward: bool) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outward: bool, client: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            if outward:
+                self._streams = [each for each in self._streams if each[1] is not client] + [(data[:1000], client)]
+                if any(words in data for words in self.fails_at):
+                    self.failed += 1
+                    client.write(FAILED)
+                    await client.drain()
+                    client.close()
+                    return
+            elif self.delay_s:
+                await asyncio.sleep(self.delay_s)
             if outward and self.mute_at and self.mute_at in data:
                 self.mute, self.mute_at = True, b""
-            if outward or not self.mute:
+            unheard = outward and self.deaf
+            if outward and self.deaf_at and self.deaf_at in data:
+                self.mute, self.deaf, self.deaf_at = True, True, b""
+            if not unheard and (outward or not self.mute):
                 writer.write(data)
                 await writer.drain()
             if outward:
