@@ -1,0 +1,142 @@
+"""Everything of the product that is not virtual by itself, made so for one seed and put back afterwards.
+
+Owns the replaced names: worker threads (run inline, behind the life's switch), random tokens and folder names, the kernel's word on
+processes, the log, the fake agent's place, trio's order of tasks.  Nothing of the flow's decisions is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import itertools
+import json
+import random
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from unittest import mock
+
+import anyio.from_thread
+import anyio.to_thread
+import structlog
+import trio
+import trio._core._run as trio_run
+
+from marathond.agents.registry import AGENTS
+from marathond.core.errors import ArtifactError
+from marathond.core.model import AgentKind, NetworkPolicy, Task, Unrunnable
+from marathond.flow import environment
+from tests.sim import world
+from tests.sim.agents import FakeAgent
+from tests.sim.switchboard import SWITCH
+
+if TYPE_CHECKING:
+    from tests.sim.run import Sim
+
+T = TypeVar("T")
+GC_EVERY = 25
+"""Seeds between two collections: one in the middle of a seed costs more than it gives."""
+_seeds = itertools.count()
+
+
+@contextlib.contextmanager
+def replaced(sim: Sim) -> Iterator[None]:
+    rng = random.Random(f"{sim.seed}:secrets")
+    folders = iter(range(10**9))
+
+    def mkdtemp(suffix: str | None = None, prefix: str | None = None, dir: Path | None = None) -> str:
+        made = Path(dir or sim.folder) / f"{prefix or 'tmp'}{next(folders)}{suffix or ''}"
+        made.mkdir(mode=0o700)
+        return str(made)
+
+    def read_task(path: Path, environ: Mapping[str, str], undeclared: NetworkPolicy) -> Task | Unrunnable:
+        return sim.task(path.name)
+
+    before = AGENTS[AgentKind.CODEX]
+    settings, r_state = structlog.get_config(), trio_run._r.getstate()
+    structlog.configure(processors=[_listener(sim)], wrapper_class=_level(sim), cache_logger_on_first_use=False)
+    with contextlib.ExitStack() as stack:
+        for target, name, value in (
+            (secrets, "token_hex", lambda n=32: f"{rng.getrandbits(n * 8):0{n * 2}x}"),
+            (secrets, "token_urlsafe", lambda n=32: f"{rng.getrandbits(n * 8):0{n * 2}x}"),
+            (tempfile, "mkdtemp", mkdtemp),
+            (anyio.to_thread, "run_sync", _inline(sim)),
+            (anyio.from_thread, "check_cancelled", lambda: None),
+            (trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(mock.patch("marathond.engine.proof.belongs", lambda pid, container_id: True))
+        stack.enter_context(mock.patch("marathond.flow.same_task.read_task", read_task))
+        for module in ("job", "trial"):
+            stack.enter_context(mock.patch(f"marathond.tasks.layout.{module}.json_bytes", _json))
+        AGENTS[AgentKind.CODEX] = FakeAgent(lambda trial, what: sim.programs.rng(trial, "fake", what), sim.shape.unkind)
+        trio_run._r.seed(f"{sim.seed}:scheduler")
+        gc.disable()
+        try:
+            yield
+        finally:
+            _collect()
+            AGENTS[AgentKind.CODEX] = before
+            trio_run._r.setstate(r_state)
+            structlog.configure(**settings)
+
+
+def _collect() -> None:
+    number = next(_seeds)
+    if number == 0:
+        gc.freeze()
+    if number % GC_EVERY == GC_EVERY - 1:
+        gc.collect()
+    gc.enable()
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    """Nobody reads the exported documents here; in the product's form they cost a fifth of a seed."""
+    return json.dumps(document, default=str).encode()
+
+
+def _inline(sim: Sim) -> Callable[..., Any]:
+    async def run_sync(func: Callable[..., T], *args: Any, **_: Any) -> T:
+        switch = SWITCH.get()
+        if switch is None:
+            await trio.lowlevel.checkpoint()
+            return func(*args)
+        await trio.lowlevel.checkpoint()
+        await switch.point()
+        if func is environment.make_run_dir and sim.hit("run_dir_fails"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if getattr(func, "__name__", "") in ("_copy", "_write") and "exporter" in func.__module__ and sim.hit("out_dir_fails"):
+            raise ArtifactError("io", str(sim.folder / "out"), "Stale file handle")
+        result = func(*args)
+        await switch.point()
+        return result
+
+    return run_sync
+
+
+def _level(sim: Sim) -> type[Any]:
+    return structlog.make_filtering_bound_logger(0 if sim.trace.listened else 50)
+
+
+def _listener(sim: Sim) -> Callable[[Any, str, MutableMapping[str, Any]], Any]:
+    def listen(_: Any, name: str, event: MutableMapping[str, Any]) -> Any:
+        words = " ".join(f"{key}={value!s:.160}" for key, value in event.items() if key not in ("event", "exc_info"))
+        sim.trace.aside(f"{name} {event['event']} {words}")
+        raise structlog.DropEvent
+
+    return listen
+
+
+@contextlib.contextmanager
+def seed_folder(seed: int) -> Iterator[Path]:
+    folder = world.root() / f"s{seed}"
+    for made in (folder, folder / "r", folder / "out", folder / "builds"):
+        made.mkdir(mode=0o711, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
