@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30), help="of the moments; default: random")
     parser.add_argument("--dockerd-kills", type=int, default=5, help="afterwards, under live-restore (default: 5)")
+    parser.add_argument("--drain-s", type=float, default=1500.0, help="how long what is left may take without any kill (default: 1500)")
     parser.add_argument("--no-loopx", action="store_true", help="without LoopX's two arms")
     given = parser.parse_args(arguments)
     if given.minutes <= 0:
@@ -45,7 +46,8 @@ def main(arguments: list[str]) -> int:
         parser.error(reason)
     for number in SIGNALS:
         signal.signal(number, _interrupt)
-    plan = Plan(given.minutes, given.seed, int(KILLS_A_MINUTE * given.minutes), given.dockerd_kills, cells=Cells(loopx=not given.no_loopx))
+    kills, cells = int(KILLS_A_MINUTE * given.minutes), Cells(loopx=not given.no_loopx)
+    plan = Plan(given.minutes, given.seed, kills, given.dockerd_kills, drain_s=given.drain_s, cells=cells)
     began_s = time.monotonic()
     try:
         codex_tree()
