@@ -15,6 +15,7 @@ from typing import Any
 from marathond.cli.client import CallFailed, DaemonDown, call
 from marathond.cli.output import clean, clock, note, plural, say
 from marathond.core.model import block_label, cell_label, trial_label
+from marathond.core.parting import named
 from marathond.service.protocol import Exit
 
 SUBMIT_TIMEOUT_S = 660.0
@@ -230,6 +231,8 @@ def drain(socket: Path, args: Mapping[str, Any]) -> int:
         say(f"already draining {by(before['author'], before['at_ms'], before['detail'])}")
     else:
         say("draining: nothing new starts, marathond ends with the last running trial · undo: marathonctl resume")
+    if answer["live"]:
+        say(f"waits for {_trials(answer)}")
     return Exit.OK
 
 
@@ -241,10 +244,14 @@ def stop(socket: Path, args: Mapping[str, Any]) -> int:
         say("marathond is not running; nothing to stop")
         return Exit.OK
     if answer["mode"] == "now":
-        say(f"stopping pid {answer['pid']}: running trials are voided (stop_now) and torn down")
+        say(f"stopping pid {answer['pid']}: running trials are voided (stop_now) and torn down: {_trials(answer)}")
     else:
-        say(f"stopping pid {answer['pid']}: running agents go on, the next start takes them over")
+        say(f"stopping pid {answer['pid']}: running agents go on, the next start takes them over: {_trials(answer)}")
     return Exit.OK
+
+
+def _trials(answer: Answer) -> str:
+    return f"{plural(len(answer['live']), 'trial')} {named(answer['live'])}".rstrip()
 
 
 def submit(socket: Path, args: Mapping[str, Any]) -> int:

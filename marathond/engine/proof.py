@@ -18,6 +18,7 @@ from marathond.core.errors import EngineError
 from marathond.core.model import Mount
 from marathond.engine.cgroups import belongs
 from marathond.ports.engine import ContainerSpec, Engine, ExecSpec
+from marathond.ports.leaving import last_act
 
 READ_TIMEOUT_S = 30.0
 CLEANUP_TIMEOUT_S = 60.0
@@ -46,9 +47,9 @@ async def engine_sees_files(engine: Engine, image_id: str, state_dir: Path, labe
         await engine.start_container(container_id)
         return await _look(engine, container_id, nonce, state_dir)
     finally:
-        # to_thread finishes what it began even when cancelled; a container whose creation timed out is left to the sweep, by its labels
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder))
-        with anyio.move_on_after(CLEANUP_TIMEOUT_S, shield=True):
+        # Shielded: a cancelled task does not even begin a thread.  A container whose creation timed out is left to the sweep.
+        with last_act(f"removing the proof's container {container_id[:12]}", CLEANUP_TIMEOUT_S):
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder))
             if container_id:
                 await engine.remove_container(container_id)
 

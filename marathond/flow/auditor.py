@@ -32,6 +32,7 @@ from marathond.flow.world import World, log
 from marathond.ledger import wal
 from marathond.ledger.verbs import audit, audited, findings, settings
 from marathond.ledger.verbs.audited import Key
+from marathond.ports.leaving import last_act
 
 POLL_S = 0.5
 """How often the ledger is asked whether anything has happened: one number by its primary key."""
@@ -95,7 +96,7 @@ class Auditor:
                 await self.look_if_due()
                 await anyio.sleep(POLL_S)
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(LAST_S, shield=True):
+            with last_act("", LAST_S):
                 await self._last_look()
             raise
 

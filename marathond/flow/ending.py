@@ -18,7 +18,9 @@ from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable,
 from marathond.core.model import AfterAgent
 from marathond.flow.world import World, log
 from marathond.ports.engine import Engine, Process
+from marathond.ports.leaving import last_act
 
+UNPAUSE_S = 30.0
 ROUNDS = 20
 """Looks before giving up; SIGKILL takes effect within milliseconds unless a process hangs in the kernel."""
 
@@ -85,26 +87,28 @@ async def _list(world: World, container_id: str) -> list[Proc]:
 async def _paused(world: World, container_id: str, decide: Callable[[list[Proc]], Verdict]) -> Verdict | None:
     """One look and kill while nothing can run; None when it could not be paused.  It is unpaused whatever happens in between."""
     engine: Engine = world.engine
+    refused = False
     try:
-        await world.look(lambda: engine.pause(container_id))
-    except NotFound:
-        return None
-    except (EngineUnreachable, EngineTimeout):
-        raise
-    except EngineError as error:
-        # A container that is just ending cannot be frozen, and each engine says so in other words: the caller looks again.
-        log.info("pause_refused", container=container_id[:12], error=str(error))
-        return None
-    try:
+        try:
+            await world.look(lambda: engine.pause(container_id))
+        except (EngineUnreachable, EngineTimeout):
+            raise
+        except EngineError as error:
+            # A container that is just ending cannot be frozen, and each engine says so in other words: the caller looks again.
+            refused = True
+            log.info("pause_refused", container=container_id[:12], error=str(error))
+            return None
         processes = await world.look(lambda: engine.processes(container_id))
         verdict = decide(_procs(processes))
         doomed = {p.pid for p in verdict.kill}
         await engine.kill([p for p in processes if p.pid in doomed])
         return verdict
     finally:
-        # Shielded: a paused container that nobody unpauses would hang for good if the daemon is told to stop right here.
-        with anyio.CancelScope(shield=True), anyio.move_on_after(30):
-            await _unpause(engine, container_id)
+        # Shielded: a paused container would hang until the next daemon's recovery if this one is told to stop right here.  Also after a
+        # pause whose answer never came: it may have been carried out.
+        if not refused:
+            with last_act(f"unpausing container {container_id[:12]} (it may be paused until the next start)", UNPAUSE_S):
+                await _unpause(engine, container_id)
 
 
 async def _unpause(engine: Engine, container_id: str) -> None:

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from marathond.core.errors import EngineError
 from marathond.flow.exporter import Exporter
-from marathond.flow.recovery import recover
+from marathond.flow.recovery import Recovered, recover
 from marathond.flow.scheduler import Scheduler
 from marathond.flow.sweeper import Sweeper
 from marathond.flow.world import World, log
@@ -32,7 +32,7 @@ class Life:
     def __init__(self, world: World, group: TaskGroup) -> None:
         self.world, self.group = world, group
         self.away = "the engine did not answer yet"
-        self._recovered: tuple[list[int], int] | None = None
+        self._so_far, self._recovered = Recovered(), False
 
     async def begin(self) -> None:
         """Ask the engine, for a bounded time, and recover if it answers."""
@@ -40,15 +40,17 @@ class Life:
         if not self.away:
             # A Docker that goes away right now must not hold READY back for ever: then recovery starts anew behind it.
             with anyio.move_on_after(RECOVERY_S):
-                self._recovered = await recover(self.world)
+                await recover(self.world, self._so_far)
+                self._recovered = True
 
     async def go_on(self) -> None:
         """Recovery first, if it is not done yet, then admission: nothing new starts while it is unknown what still runs."""
         world, group = self.world, self.group
-        if self._recovered is None:
+        if not self._recovered:
             await self._engine_answers()
-            self._recovered = await recover(world)
-        taken_over, voided = self._recovered
+            await recover(world, self._so_far)
+            self._recovered = True
+        taken_over, voided = sorted(self._so_far.taken_over), len(self._so_far.voided)
         group.start_soon(self._listen, name="events")
         scheduler = Scheduler(world, group)
         if taken_over or voided:

@@ -2,11 +2,15 @@
 
 Owns the comparison of ledger and engine at start: what still runs is taken over, what is provably lost is void with evidence.
 Must not touch anything without our labels; must not decide by the arm.
+Race prevented: an engine that goes away in the middle of it, so that it begins again, must not take a trial over twice in one life.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
+
+import anyio
 
 from marathond.core.errors import EngineError
 from marathond.core.model import TrialState, trial_label
@@ -14,17 +18,38 @@ from marathond.flow import verify
 from marathond.flow.sight import remove_leftovers
 from marathond.flow.trial import void
 from marathond.flow.world import World, log
+from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ports.engine import LABEL_CLAIM
 
+AT_ONCE = 8
+"""Trials that are looked at at one time: a container that its engine does not answer for must not hold up the others."""
 
-async def recover(world: World) -> tuple[list[int], int]:
-    """Trials to drive on, and how many were voided.  Runs before the scheduler's first look."""
+
+@dataclass(slots=True)
+class Recovered:
+    """What is known of this life's recovery so far: trials to drive on, and those that were voided.  Each trial is in it once."""
+
+    taken_over: set[int] = field(default_factory=set)
+    voided: set[int] = field(default_factory=set)
+
+
+async def recover(world: World, so_far: Recovered) -> None:
+    """Look at every unfinished trial that ``so_far`` does not name yet, and name it there.  Runs before the scheduler's first look.
+
+    May be cut anywhere, and called again.
+    """
     await remove_leftovers(world)
-    taken_over: list[int] = []
-    voided = 0
-    for trial_id in await world.ledger.read(trials.unfinished):
+    slots = anyio.CapacityLimiter(AT_ONCE)
+    async with anyio.create_task_group() as group:
+        for trial_id in await world.ledger.read(trials.unfinished):
+            if trial_id not in so_far.taken_over:
+                group.start_soon(_settle, world, trial_id, so_far, slots, name=f"recovery of {trial_label(trial_id)}")
+
+
+async def _settle(world: World, trial_id: int, so_far: Recovered, slots: anyio.CapacityLimiter) -> None:
+    async with slots:
         context = await world.ledger.read(cell_context, trial_id)
         try:
             lost = await _lost(world, context)
@@ -32,35 +57,45 @@ async def recover(world: World) -> tuple[list[int], int]:
             # Not seen is not lost: the trial's own coroutine goes on looking, with its own patience and its own evidence.
             log.warning("recovery_blind", trial=trial_label(trial_id), error=str(error))
             lost = None
-        if lost is not None:
-            code, reason = lost
-            # The daemon's own end must not use up a cell's passes.
-            await void(world, trial_id, code, reason, counts_pass=code not in ("daemon_lost", "host_rebooted"))
-            voided += 1
-            continue
-        if context.state == TrialState.RUNNING:
-            detail = {"boot_id": world.clock.boot_id}
-            await world.ledger.write(trials.reattached, trial_id, detail=detail, now_ms=world.clock.wall_ms())
-        log.info("taken_over", trial=trial_label(trial_id), state=context.state)
-        taken_over.append(trial_id)
-    return taken_over, voided
+        # From here on to its end in one go: what is written is noted as well, whatever cuts this.
+        with anyio.CancelScope(shield=True):
+            try:
+                await _conclude(world, context, lost, so_far)
+            except RuleBroken:
+                # A person may have voided it while it was looked at: then it rests, and the sweeper tears it down.
+                if trial_id in await world.ledger.read(trials.unfinished):
+                    raise
+
+
+async def _conclude(world: World, context: TrialContext, lost: tuple[str, str] | None, so_far: Recovered) -> None:
+    trial_id = context.trial_id
+    if lost is not None:
+        code, reason = lost
+        # The daemon's own end must not use up a cell's passes.
+        await void(world, trial_id, code, reason, counts_pass=code not in ("daemon_lost", "host_rebooted"))
+        so_far.voided.add(trial_id)
+        return
+    if context.state == TrialState.RUNNING:
+        detail = {"boot_id": world.clock.boot_id}
+        await world.ledger.write(trials.reattached, trial_id, detail=detail, now_ms=world.clock.wall_ms())
+    so_far.taken_over.add(trial_id)
+    log.info("taken_over", trial=trial_label(trial_id), state=context.state)
 
 
 async def _lost(world: World, context: TrialContext) -> tuple[str, str] | None:
     """Void code and evidence, or None when the trial can go on."""
     if context.state in (TrialState.RESERVED, TrialState.PREPARING):
         return "daemon_lost", f"the daemon ended while the trial was {context.state}; its agent had not started"
+    container, ended = context.container, bool(context.verifications) and context.verifications[-1].outcome == "exited"
+    if container is not None and container.gone_at_ms is not None and context.verifications:
+        return None  # removed after the verifier's end, before the score was written: the payload is final and on our disk
     boot_id = context.verifications[-1].boot_id if context.verifications else context.agent.boot_id if context.agent else ""
-    if boot_id != world.clock.boot_id:
+    if boot_id != world.clock.boot_id and not ended:  # of a verifier that had exited the payload lies on our disk, whatever has died since
         return "host_rebooted", f"started in boot {boot_id}, this is boot {world.clock.boot_id}"
-    container = context.container
     if container is None or container.docker_id is None:
         return "container_lost", "the ledger knows no container of this trial"
-    if container.gone_at_ms is not None:
-        return None  # removed after the verifier's end, before the score was written: the payload is final and on our disk
     docker_id = container.docker_id
     info = await world.look(lambda: world.engine.inspect_container(docker_id))
-    ended = context.verifications and context.verifications[-1].outcome == "exited"
     if info is None and ended:
         return None
     if info is None:

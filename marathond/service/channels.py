@@ -22,10 +22,12 @@ import anyio
 from anyio.abc import Process
 
 from marathond.core.text import hidden_url, printable
+from marathond.ports.leaving import last_act
 from marathond.service.sections_model import NotifySection
 
 COMMAND_S = 30.0
 WEBHOOK_S = 20.0
+REAPED_S = 5.0
 SAID_MAX = 200
 _TAIL_BYTES = 4096
 _OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CREDENTIALS_DIRECTORY")
@@ -86,7 +88,7 @@ class Command:
                 status = await self._end(process, json.dumps(message).encode() + b"\n")
             finally:
                 _kill(process)
-                with anyio.CancelScope(shield=True):
+                with last_act("", REAPED_S):
                     await process.aclose()
             words = _tail(said)
         if status is None:

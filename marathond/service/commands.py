@@ -17,6 +17,7 @@ import structlog
 from marathond import __version__
 from marathond.core.errors import ConfigError
 from marathond.core.model import LIVE_STATES
+from marathond.ledger.verbs import runs
 from marathond.ledger.verbs import settings as setting_verbs
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.verbs.operator import Touched
@@ -252,13 +253,18 @@ class Commands:
         reason = args.reason()
         answer = await self._close("drain", author, reason)
         self._control.request_stop("drain", author, reason)
-        return answer
+        return answer | await self._live()
 
     async def _stop(self, author: str, args: Args) -> JsonObject:
         mode: StopMode = "now" if args.flag("now") else "term"
         reason = args.reason()
+        live = await self._live()
         self._control.request_stop(mode, author, reason)
-        return {"mode": mode, "pid": os.getpid()}
+        return {"mode": mode, "pid": os.getpid()} | live
+
+    async def _live(self) -> JsonObject:
+        """Trials that are not at rest, for whoever asks what goes on."""
+        return {"live": [trial for trial, _ in (await self._ledger.read(runs.left)).live]}
 
     async def _submit(self, author: str, _args: Args) -> JsonObject:
         result = await self._control.submit(author)

@@ -20,6 +20,7 @@ import structlog
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError
+from marathond.ports.leaving import last_act
 from marathond.service import protocol
 from marathond.service.peers import Peer, group_id, may_command, peer_of
 from marathond.service.protocol import BadRequest, Exit
@@ -223,5 +224,5 @@ def make_way(path: Path, replaced: Callable[[int], bool] = lambda _: False) -> N
 
 async def _send(stream: anyio.abc.SocketStream, answer: bytes) -> None:
     """Shielded, for the answer to ``stop`` is on its way while the daemon is already being cancelled."""
-    with anyio.move_on_after(SEND_S, shield=True):
+    with last_act("", SEND_S):
         await stream.send(answer)

@@ -2,11 +2,13 @@
 
 Owns the order of things and nothing that happens in between.  Start: submit the configured campaign, open the control socket, probe the
 engine for a bounded time, recover, say READY, then admit.  Without an engine it says READY, degraded, and recovers when one answers.
-Stop (SIGTERM): close admission, leave running trials alone, exit within seconds (fault f08).
+Stop (SIGTERM): close admission, leave running trials alone, exit within seconds (fault f08), also in the middle of a submission and when
+Docker hangs (ports/leaving.py, service/departure.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -19,21 +21,25 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond import __version__
-from marathond.core.errors import LedgerRefused, Refused
+from marathond.core.errors import PASSING, LedgerRefused, Refused
+from marathond.core.parting import named
 from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
 from marathond.flow.ingest import Intake
 from marathond.flow.life import Life
 from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
+from marathond.ledger.patient import PatientLedger
 from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
+from marathond.ports.leaving import Leaving, new_life
 from marathond.service import effective, gateway_file, range_check, roots, submission
 from marathond.service.channels import channels_of
 from marathond.service.commands import StopMode
+from marathond.service.departure import TIDY_S
 from marathond.service.engine_choice import refuse_other_engine
 from marathond.service.gateway_file import GatewayFile
 from marathond.service.host import SystemHost
@@ -47,13 +53,30 @@ from marathond.service.treatment import needs_restart
 log = structlog.get_logger("marathond")
 
 
+URGENCY: tuple[StopMode, ...] = ("drain", "now", "term")
+"""Of two requests to stop, the later in this order counts."""
+NOW_S = 60.0
+"""How long `stop --now` waits for the teardowns that it has begun."""
+TELL_MS, DRAIN_LOOK_S = 30_000, 0.5
+"""How often a drain says for whom it waits; and looks whether it still does."""
+
+ServeControl = Callable[["Daemon", TaskGroup], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class StopRequest:
     """``mode``: term (leave trials running), drain (wait for them), now (void them)."""
 
-    mode: str
+    mode: StopMode
     author: str
     reason: str
+
+    @property
+    def text(self) -> str:
+        """For the life's last words."""
+        if self.author == "signal":
+            return self.reason
+        return f"{ {'term': 'stop', 'drain': 'drain', 'now': 'stop --now'}[self.mode] } by {self.author} ({self.reason})"
 
 
 class Daemon:
@@ -70,11 +93,18 @@ class Daemon:
         gates_only: bool = False,
     ) -> None:
         self.settings, self.opened, self.ledger, self.engine, self.clock = settings, opened, ledger, engine, clock
+        self._patient = PatientLedger(ledger)
+        """For all that this life writes of itself; a command's answer does not wait for room on a disk."""
         self._began = settings
         """What this life began with: it keeps that for everything that only a restart can change."""
         self._gates_only = gates_only
         self.notifier = Notifier(os.environ)
         self.stop: StopRequest | None = None
+        self.departs: Callable[[], None] = lambda: None
+        """Called when the end must come within seconds; :attr:`departed`: when the ledger holds it."""
+        self.departed: Callable[[], None] = lambda: None
+        self._leaving: Leaving | None = None
+        self._threads: anyio.CapacityLimiter | None = None
         self._stopping = anyio.Event()
         self.world: World | None = None
         self._life: Life | None = None
@@ -85,8 +115,8 @@ class Daemon:
 
     @property
     def degraded(self) -> str:
-        """Why nothing can be admitted for want of an engine; empty when it answered."""
-        return self._life.away if self._life is not None else ""
+        """Why nothing can be admitted, for want of room for the ledger or of an engine; empty when both are there."""
+        return self._patient.waits or (self._life.away if self._life is not None else "")
 
     # ── what commands ask of the daemon ──
 
@@ -103,9 +133,26 @@ class Daemon:
 
     def request_stop(self, mode: StopMode, author: str, reason: str) -> None:
         """Ends :meth:`run`; a second request may only be more urgent."""
-        if self.stop is None or mode != "drain":
-            self.stop = StopRequest(mode, author, reason)
-            self._stopping.set()
+        if self.stop is not None and URGENCY.index(mode) <= URGENCY.index(self.stop.mode):
+            return
+        self.stop = StopRequest(mode, author, reason)
+        if mode == "term":
+            self._leave()
+        self._stopping.set()
+
+    def _leave(self) -> None:
+        """From here on the end is a matter of seconds."""
+        self.departs()
+        if self._leaving is not None:
+            self._leaving.begin(TIDY_S)
+
+    def last_words(self) -> tuple[str, list[str]]:
+        """What this life's end was asked for by (empty: something broke), and clauses for what it has cut.  From any thread."""
+        asked = self.stop.text if self.stop is not None else ""
+        undone = list(self._leaving.undone) if self._leaving is not None else []
+        borrowers = list(self._threads.statistics().borrowers) if self._threads is not None else []
+        names = sorted({task.get_name() for task in borrowers if isinstance(task, asyncio.Task)})
+        return asked, [*undone, *(f"blocking work of task {name}" for name in names)]
 
     def apply_settings(self) -> None:
         """Operational knobs changed in the ledger: soon they hold; nothing that runs is killed."""
@@ -146,8 +193,23 @@ class Daemon:
 
     # ── life ──
 
-    async def run(self, serve_control: Callable[[Daemon, TaskGroup], Awaitable[None]]) -> None:
-        """From the submission to the end that :meth:`request_stop` asks for."""
+    async def run(self, serve_control: ServeControl) -> None:
+        """From the submission to the end that :meth:`request_stop` asks for, at any moment of it."""
+        self._leaving, self._threads = new_life(), to_thread.current_default_thread_limiter()
+        if self.stop is not None and self.stop.mode == "term":
+            self._leave()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._work, serve_control, group, name="life")
+            try:
+                while not await self._wind_down():
+                    pass
+            finally:
+                # Also when a broken part ends it: what is shielded has no longer than at an orderly end.
+                self._leave()
+                group.cancel_scope.cancel()
+
+    async def _work(self, serve_control: ServeControl, group: TaskGroup) -> None:
+        """Until cancelled; what it starts goes on in ``group``."""
         now_ms = self.clock.wall_ms()
         await self.ledger.read(refuse_other_engine, self.settings.engine.name, self.engine.url)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
@@ -158,18 +220,17 @@ class Daemon:
         fixed = replace(fixed, gates_only=self._gates_only)
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
-        self.world = World(fixed, await self._knobs(fixed), self.ledger, self.engine, SystemHost(self.clock.mono_ms), self.clock)
+        self.world = World(fixed, await self._knobs(fixed), self._patient, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         self.world.scores = effective.score_rules(self.settings)
         await self._name_rules_without_task(result.campaign_id)
         meet = None if fixed.gateway is None else fixed.gateway.folder
-        async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file, anyio.create_task_group() as group:
+        async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file:
             await serve_control(self, group)
             await self._intake(group)
             if not self._gates_only:  # where every trial is void by design, nobody waits for a comparison
                 group.start_soon(Auditor(self.world, self.ledger.path).run, name="audit")
             group.start_soon(self._begin, group, name="begin")
-            while not await self._wind_down(group):
-                pass
+            await anyio.sleep_forever()
 
     async def _name_rules_without_task(self, campaign_id: int) -> None:
         """A submission refuses them; a start that goes on with a campaign must not end over one, and says so."""
@@ -191,7 +252,7 @@ class Daemon:
         assert self.world is not None
         self._life = Life(self.world, group)
         await self._life.begin()
-        await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
+        await self._patient.write(runs.mark_ready, now_ms=self.clock.wall_ms())
         self.notifier.ready(self._status_line())
         log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
         group.start_soon(self._watchdog, name="watchdog")
@@ -199,7 +260,7 @@ class Daemon:
         group.start_soon(roots.watch, self.world, name="roots")
         if channels := channels_of(self._began.notify):
             about = About(self.world.fixed.campaign_id, self.world.fixed.campaign, self.world.fixed.ledger_id)
-            herald = Herald(self.ledger, self.clock, about, channels, no_score_hours=self._began.notify.no_score_hours)
+            herald = Herald(self._patient, self.clock, about, channels, no_score_hours=self._began.notify.no_score_hours)
             group.start_soon(herald.run, name="notices")
         await self._life.go_on()
         group.start_soon(range_check.watch, self.world, name="range")
@@ -215,11 +276,19 @@ class Daemon:
         """Pings depend on the event loop and the ledger only, never on Docker."""
         period_s = min((self.notifier.watchdog_s or 20.0) / 3, 10.0)
         while True:
-            await self.ledger.write(runs.mark_seen, now_ms=self.clock.wall_ms())
+            await self._say_alive()
             self._keep_ledger()
             self.notifier.watchdog()
             self.notifier.status(self._status_line())
             await anyio.sleep(period_s)
+
+    async def _say_alive(self) -> None:
+        """A ledger that says "no room" answers: another life would fare no better, so this one is not to be ended for it."""
+        try:
+            await self.ledger.write(runs.mark_seen, now_ms=self.clock.wall_ms())
+        except LedgerRefused as refused:
+            if refused.code not in PASSING:
+                raise
 
     def _keep_ledger(self) -> None:
         """Ends this life when its ledger was moved away under it or another began beside it; at every beat, by two looks at names."""
@@ -231,11 +300,12 @@ class Daemon:
                 raise
             log.warning("lock_not_kept", error=str(refused))
 
-    async def _wind_down(self, group: TaskGroup) -> bool:
+    async def _wind_down(self) -> bool:
         """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""
         await self._stopping.wait()
-        assert self.stop is not None and self.world is not None
-        log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, running=len(self.world.driven))
+        assert self.stop is not None
+        driven = [] if self.world is None else sorted(self.world.driven)
+        log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, trials=len(driven), named=named(driven))
         if self.stop.mode == "drain" and not await self._drained():
             log.info("drain_called_off")
             self.stop, self._stopping = None, anyio.Event()
@@ -243,27 +313,32 @@ class Daemon:
         self.notifier.stopping(f"stopping ({self.stop.mode})")
         if self.stop.mode == "now":
             await self._void_everything(self.stop)
-        left = len(self.world.driven)
-        group.cancel_scope.cancel()
-        log.info("stopped", trials_left_running=left)
         return True
 
     async def _drained(self) -> bool:
         """True when nothing runs and everything is exported, or when a more urgent stop came; False when the drain was called off."""
         assert self.world is not None
+        began_ms, said_ms = self.clock.mono_ms(), -TELL_MS
         while True:
             waiting: list[int] = await self.ledger.read(artifacts.not_exported)
+            waited_ms = self.clock.mono_ms() - began_ms
             if not self.world.driven and not waiting:
+                log.info("drained", waited_s=waited_ms // 1000)
                 return True
             if self.stop is not None and self.stop.mode != "drain":
                 return True
             if not any(stop.kind == "drain" for stop in await self.ledger.read(admission.stops)):
                 return False
+            if waited_ms - said_ms >= TELL_MS:
+                said_ms, driven = waited_ms, sorted(self.world.driven)
+                exports = len(set(waiting) - self.world.driven.keys())
+                log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports)
+                self.notifier.status(f"draining for {waited_ms // 1000} s, waits for {len(driven)} trials: {named(driven)}")
             self.world.export_wake.ring()
-            await anyio.sleep(0.5)
+            await anyio.sleep(DRAIN_LOOK_S)
 
     async def _void_everything(self, stop: StopRequest) -> None:
-        """Void what runs, tear it down, wait for that (bounded); what remains is swept by the next daemon."""
+        """Void what runs, tear it down, wait for that (bounded, and until a SIGTERM at the latest); the next daemon sweeps what remains."""
         assert self.world is not None
         now_ms = self.clock.wall_ms()
         await self.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
@@ -272,9 +347,10 @@ class Daemon:
             await self.ledger.write(operator.void_trials, live, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
         for trial_id in live:
             self.world.withdraw(trial_id)
-        with anyio.move_on_after(60):
+        log.info("voided_all", trials=len(live), named=named(live), torn_down_within_s=NOW_S)
+        with anyio.move_on_after(NOW_S):
             while True:
-                if not self.world.driven:
+                if not self.world.driven or (self.stop is not None and self.stop.mode == "term"):
                     break
                 await anyio.sleep(0.1)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=self.clock.wall_ms())
@@ -300,7 +376,7 @@ class Daemon:
         set_by_hand = await self.ledger.read(ledger_settings.overrides)
         values = {**configured, **{key: value for key, value in set_by_hand.items() if key in KNOBS}}
         now_ms = self.clock.wall_ms()
-        await self.ledger.write(
+        await self._patient.write(
             networks.set_pool,
             fixed.engine_name,
             url=self.engine.url,
@@ -310,10 +386,10 @@ class Daemon:
             cap=int(values["network.cap"]),
             margin=int(values["network.margin"]),
         )
-        await self.ledger.write(ledger_settings.observe, "limits", values, now_ms=now_ms)
+        await self._patient.write(ledger_settings.observe, "limits", values, now_ms=now_ms)
         row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
         order, seed = str(values["admission.order"]), int(values["admission.seed"])
         if row is not None and (row.order, row.seed) != (order, seed):
-            await self.ledger.write(campaigns.reorder, row.campaign_id, order=order, seed=seed)
+            await self._patient.write(campaigns.reorder, row.campaign_id, order=order, seed=seed)
         self._values = values
         return effective.knobs_from(values)

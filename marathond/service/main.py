@@ -6,6 +6,8 @@ Owns opening and closing (lock, ledger, engine, control socket), signals and the
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -18,7 +20,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from marathond import __version__
-from marathond.core.errors import MarathonError
+from marathond.core.errors import PASSING, LedgerRefused, MarathonError
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import filesystem_type
 from marathond.engine.processes import read_stat
@@ -30,10 +32,14 @@ from marathond.service import takeover
 from marathond.service.commands import Commands
 from marathond.service.control import ControlServer
 from marathond.service.daemon import Daemon
+from marathond.service.departure import Departure
 from marathond.service.logs import configure
 from marathond.service.settings import Settings
 
 log = structlog.get_logger("marathond")
+
+CLOSE_S = 0.5
+"""For the connections to the engine: the process ends in a moment, and they with it."""
 
 
 def main(settings: Settings, *, take_over: bool = False) -> int:
@@ -69,7 +75,11 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _live(settings: Settings, taken: takeover.Taken | None) -> None:
     async with living(settings, taken=taken) as daemon, anyio.create_task_group() as signals:
-        signals.start_soon(_signals, daemon, name="signals")
+        assert daemon.ledger.run_id is not None
+        departure = Departure(daemon.ledger.path, daemon.ledger.run_id, daemon.clock, daemon.last_words)
+        daemon.departs, daemon.departed = departure.begin, departure.ended
+        signals.start_soon(_struck, daemon, departure, name="stop signals")
+        signals.start_soon(_reloads, daemon, name="signals")
         await daemon.run(serve_control)
         signals.cancel_scope.cancel()
 
@@ -112,10 +122,16 @@ async def living(settings: Settings, *, gates_only: bool = False, taken: takeove
             try:
                 yield daemon
             finally:
-                with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(CLOSE_S, shield=True):
                     await engine.aclose()
-            reason = daemon.stop.reason if daemon.stop else ""
-            await ledger.write(runs.end_run, reason=reason, now_ms=clock.wall_ms())
+            asked, undone = daemon.last_words()
+            try:
+                log.info("ended", said=await ledger.write(runs.part, asked=asked, undone=undone, now_ms=clock.wall_ms()))
+            except LedgerRefused as refused:
+                if refused.code not in PASSING:
+                    raise
+                log.error("ended", said=asked, not_written=str(refused))  # a life without an end is no obstacle for the next one
+        daemon.departed()
     finally:
         opened.close()
 
@@ -133,13 +149,29 @@ async def serve_control(daemon: Daemon, group: TaskGroup) -> None:
     await group.start(server.serve)
 
 
-async def _signals(daemon: Daemon) -> None:
-    """SIGTERM and SIGINT end the daemon and leave trials running; SIGHUP reads the configuration again."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        async for number in received:
-            if number != signal.SIGHUP:
-                daemon.request_stop("term", "signal", signal.Signals(number).name)
-                continue
+async def _struck(daemon: Daemon, departure: Departure) -> None:
+    """SIGTERM and SIGINT end the daemon and leave trials running, also while the event loop itself hangs, and however often they come.
+
+    Never given back: one that comes after the loop's end must not kill a process that is just closing its ledger.
+    """
+    loop, struck, names = asyncio.get_running_loop(), asyncio.Event(), list[str]()
+
+    def strike(number: int, _frame: object) -> None:
+        departure.begin()
+        names.append(signal.Signals(number).name)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the end is here already
+            loop.call_soon_threadsafe(struck.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, strike)
+    await struck.wait()
+    daemon.request_stop("term", "signal", names[0])
+
+
+async def _reloads(daemon: Daemon) -> None:
+    """SIGHUP reads the configuration again."""
+    with anyio.open_signal_receiver(signal.SIGHUP) as received:
+        async for _ in received:
             try:
                 result = await daemon.submit("signal")
             except MarathonError as error:

@@ -162,8 +162,7 @@ class CodexAgent:
                 said = await run.quiet(client)
                 await run.note("halted", **said, ms=int((time.monotonic() - began) * 1000))
             finally:
-                with anyio.CancelScope(shield=True):
-                    await client.aclose()
+                await client.aclose()
         except CodexError as error:
             raise GateFailed("driver_failed", f"codex could not be told to stop: {error}") from error
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import aiohttp
-import anyio
 
 from marathond.agents.codex import wire
 from marathond.agents.codex.errors import CodexError, ConnectionLost, ProtocolDrift, ReachError, RequestTimeout, RpcError
@@ -28,6 +27,7 @@ from marathond.agents.codex.messages import Capabilities, ClientInfo, Initialize
 from marathond.agents.codex.notices import DELTAS, NOTIFICATIONS, Known, OnConfigWarning, OnItemCompleted, OnItemStarted, OnWarning
 from marathond.agents.codex.reach import Reach, reached
 from marathond.agents.codex.shapes import parse
+from marathond.ports.leaving import last_act
 
 EVENTS_AT_MOST = 20_000
 EVENT_BYTES_AT_MOST = 256 << 20
@@ -36,8 +36,8 @@ METHODS_KEPT = 500
 """Names of methods that are counted one by one; a server that invents more of them is counted under ``OTHERS``."""
 OTHERS = "…"
 THREADS_KEPT = 1000
-_CLOSE_S = 1.0
-"""How long the server is given to say goodbye."""
+_CLOSE_S, _CLOSE_AT_MOST_S = 1.0, 10.0
+"""How long the server is given to say goodbye; and all of our own closing."""
 _CLIENT = ClientInfo(name="marathond", version="1")
 
 Sink = Callable[[Mapping[str, Any]], None]
@@ -180,10 +180,10 @@ class CodexClient:
         return event
 
     async def aclose(self) -> None:
-        """Leave, within about a second; the server and its turn go on.  May be called twice."""
+        """Leave, within about a second, also when cancelled; the server and its turn go on.  May be called twice."""
         self._fail(ConnectionLost("here", "closed on this side"))
         self._reader.cancel()
-        with anyio.CancelScope(shield=True):
+        with last_act("", _CLOSE_AT_MOST_S):
             await asyncio.wait({self._reader})
             try:
                 await self._transport.close()

@@ -111,8 +111,7 @@ class Run(Ear):
         try:
             yield client
         finally:
-            with anyio.CancelScope(shield=True):
-                await client.aclose()
+            await client.aclose()
 
     def reach(self) -> Reach:
         """The way to the server; once its pid is known to nobody else who might listen there (fault c18)."""

@@ -41,6 +41,7 @@ from marathond.core.errors import EngineTimeout, GateFailed
 from marathond.core.model import AfterAgent, CodexArm
 from marathond.ports.agent import Environment, GatePassed, ModelAccess
 from marathond.ports.engine import ExecSpec
+from marathond.ports.leaving import last_act
 
 TREE = "/opt/codex"
 CODEX, SIDECAR = f"{TREE}/bin/codex", f"{TREE}/bin/codex-code-mode-host"
@@ -112,11 +113,12 @@ def read_survey(text: str) -> Place:
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         found.setdefault(key, []).append(value)
-    if not found.get("uid", [""])[0].isdigit() or not found.get("cwd"):
+    uid = found.get("uid", [""])[0]
+    if not (uid.isascii() and uid.isdigit() and len(uid) <= 10) or not found.get("cwd", [""])[0]:
         raise ValueError(f"expected lines `uid N` and `cwd PATH`: {text[:500]!r}")
     paths = [*found["cwd"], *found.get("logical", []), *found.get("root", [])]
     return Place(
-        uid=int(found["uid"][0]),
+        uid=int(uid),
         cwd=found["cwd"][0],
         untrusted=tuple(sorted({path for path in paths if path.startswith("/")})),
     )
@@ -361,8 +363,7 @@ async def scripted_turn(env: Environment, place: Place, skills_wanted: Sequence[
         except CodexError as error:
             raise GateFailed("driver_failed", str(error)) from error
         finally:
-            with anyio.CancelScope(shield=True):
-                await client.aclose()
+            await client.aclose()
     after = await to_thread.run_sync(config_hash, home)
     if after != files.sha256(text):
         raise GateFailed("config_mismatch", f"codex changed its config.toml during the gate: sha256 {after}")
@@ -403,7 +404,7 @@ async def _server(env: Environment, home: Path) -> AsyncIterator[str]:
     try:
         yield exec_id
     finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(env.gate_timeout_s):
+        with last_act(f"ending the gate's codex in container {env.container_id[:12]}", env.gate_timeout_s):
             await _end(env, exec_id)
     # Looked at outside: a failure above must not be hidden behind a slow death, whose container is removed anyway.
     if left := await _end(env, exec_id):

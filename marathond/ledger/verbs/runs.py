@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.ledger.verbs.sql import NEWEST_RUN, changed, one
+from marathond.core.parting import Left, parting
+from marathond.ledger.verbs.sql import LIVE, NEWEST_RUN, changed, one
+
+_LOOSE = f"""
+SELECT trial_id FROM claim INDEXED BY claim_one_live_per_cell CROSS JOIN trial ON trial.claim_id = claim.claim_id
+WHERE claim.released_at_ms IS NULL AND state NOT IN {LIVE}
+UNION SELECT trial_id FROM network_lease JOIN trial USING (trial_id) WHERE released_at_ms IS NULL AND state NOT IN {LIVE} ORDER BY 1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,20 @@ def end_run(c: sqlite3.Connection, *, reason: str, now_ms: int) -> None:
     """An orderly end; a life that was killed has no end."""
     sql = f"UPDATE run SET stopped_at_ms = ?, seen_at_ms = ?, stop_reason = ? WHERE run_id = {NEWEST_RUN}"
     changed(c.execute(sql, (now_ms, now_ms, reason)), "run")
+
+
+def left(c: sqlite3.Connection) -> Left:
+    """What a daemon that ended now would leave to the next one."""
+    live = c.execute(f"SELECT trial_id, state FROM trial WHERE state IN {LIVE} ORDER BY trial_id").fetchall()
+    loose = c.execute(_LOOSE).fetchall()
+    return Left(tuple((row[0], row[1]) for row in live), tuple(row[0] for row in loose))
+
+
+def part(c: sqlite3.Connection, *, asked: str, undone: Sequence[str] = (), now_ms: int) -> str:
+    """:func:`end_run` with what is left to the next daemon; these words."""
+    words = parting(asked, left(c), undone)
+    end_run(c, reason=words, now_ms=now_ms)
+    return words
 
 
 def last_run(c: sqlite3.Connection) -> RunRow | None:
