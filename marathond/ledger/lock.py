@@ -17,6 +17,8 @@ from pathlib import Path
 from marathond.core.errors import LedgerRefused
 
 CONTENT_MAX_BYTES = 4096
+_LARGEST = 10**14
+"""No pid, no ticks of a boot and no milliseconds until the year 5138 reach it; of more no date can be made."""
 DAEMON = "marathond"
 """Who holds a lock that does not say what it is for: only daemons wrote that content."""
 
@@ -141,10 +143,11 @@ def holder(ledger: Path) -> Holder | None:
     try:
         with lock_path(ledger).open("rb") as file:
             said = json.loads(file.read(CONTENT_MAX_BYTES))
-        ticks = said.get("start_ticks")
-        more = (None if ticks is None else int(ticks), str(said.get("boot_id", "")), str(said.get("what", DAEMON)))
-        return Holder(int(said["pid"]), str(said["host"]), int(said["since_ms"]), *more)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pid, since_ms, ticks = said["pid"], said["since_ms"], said.get("start_ticks")
+        if not all(type(each) is int and 0 <= each < _LARGEST for each in (pid, since_ms, 0 if ticks is None else ticks)):
+            return None
+        return Holder(pid, str(said["host"]), since_ms, ticks, str(said.get("boot_id", "")), str(said.get("what", DAEMON)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

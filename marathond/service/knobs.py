@@ -97,10 +97,18 @@ def parse_setting(key: str, text: str) -> KnobValue:
     knob = find_knob(key)
     value = number_or_text(text) if not knob.choices else text.strip()
     if isinstance(knob.default, float) and isinstance(value, int):
-        value = float(value)
+        value = _float(value)
     if (problem := knob.problem(value)) is not None:
         raise ConfigError("", f"{knob.key} = {text}", problem)
     return value
+
+
+def _float(value: int) -> float:
+    """Infinity where no float is so large: out of every range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def number_or_text(text: str) -> KnobValue:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import ConfigError
+from marathond.core.text import printable
 from marathond.core.tomlindex import KeyPath, index_lines, line_of
 
 MAX_BYTES = 4 << 20
@@ -88,7 +89,8 @@ def is_there(path: Path) -> bool:
 
 def show(key: str, value: object) -> str:
     """``admission.passes = 0``, the value much as it was written, on one line, cut at :data:`SHOWN_MAX`; of a table only the key."""
-    return key if isinstance(value, Mapping) else f"{key} = {_show_value(value)}"
+    shown = key if isinstance(value, Mapping) else f"{key} = {_show_value(value)}"
+    return shown if shown.isprintable() else printable(shown, len(shown))
 
 
 def _show_value(value: object) -> str:

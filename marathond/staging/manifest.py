@@ -136,14 +136,15 @@ def read(package: Path) -> Manifest:
         with where.open("rb") as stream:
             raw = json.loads(stream.read(MANIFEST_MAX_BYTES))
         manifest = _decoded(raw)
+        package_id = manifest.package_id
     except FileNotFoundError as error:
         raise StageError("altered", f"{package}: {NAME} is missing") from error
     except OSError as error:
         raise io_error(where, error) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StageError("altered", f"{where}: is damaged") from error
-    if manifest.package_id != package.name:
-        raise StageError("altered", f"{where}: describes {manifest.package_id}, the folder is {package.name}")
+    if package_id != package.name:
+        raise StageError("altered", f"{where}: describes {package_id}, the folder is {package.name}")
     return manifest
 
 

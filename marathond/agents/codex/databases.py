@@ -69,4 +69,5 @@ def _look(path: Path, here: Path, until: float) -> Database:
             check = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])[:300]
     except sqlite3.Error as error:
         check = TOO_LARGE if time.monotonic() > until else f"{type(error).__name__}: {error}"[:300]
-    return Database(path.name, path.stat().st_size, log_bytes, tables, check)
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    return Database(name, path.stat().st_size, log_bytes, tables, check)

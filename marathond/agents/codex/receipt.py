@@ -295,6 +295,8 @@ def validated(data: Mapping[str, Any], schema: int = SCHEMA) -> CodexReceipt:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ReceiptInvalid(f"receipt: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:  # NaN, a number of thousands of digits
+        raise ReceiptInvalid(f"receipt: {error}") from error
 
 
 def json_schema() -> str:

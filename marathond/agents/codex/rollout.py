@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -416,7 +417,7 @@ def read_all(folder: Path) -> tuple[list[Rollout], list[str]]:
     passed: list[str] = []
     left = BYTES_AT_MOST
     for path in sorted(folder.rglob("*.jsonl")) if folder.is_dir() else ():
-        name = str(path.relative_to(folder))[:200]
+        name = os.fsencode(path.relative_to(folder)).decode("utf-8", "backslashreplace")[:200]
         if len(made) >= THREADS_AT_MOST or left <= 0:
             passed.append(f"{name}: beyond {THREADS_AT_MOST} threads or {BYTES_AT_MOST >> 20} MB")
             continue

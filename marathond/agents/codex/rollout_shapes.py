@@ -49,6 +49,13 @@ def _instant(text: str) -> str:
     """An instant in UTC, written in one way; who reads it later must not stumble over it."""
     if len(text) > 64:
         raise ValueError("too long for an instant")
+    try:
+        return _utc(text)
+    except OverflowError as error:  # the first or the last hours that a calendar knows, in another zone
+        raise ValueError("no instant in UTC") from error
+
+
+def _utc(text: str) -> str:
     return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

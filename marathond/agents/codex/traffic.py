@@ -6,14 +6,14 @@ early, for it is bounded.  Must not know the log, nor decide anything.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marathond.agents.codex import drive
+from marathond.agents.codex import drive, wire
+from marathond.agents.codex.errors import ProtocolDrift
 from marathond.agents.codex.messages import ItemEntry, TurnStart
 from marathond.agents.codex.notices import NOTIFICATIONS, OnError, OnTokenUsage
 from marathond.agents.codex.shapes import COMMAND, Model, Tokens, Wire
@@ -123,7 +123,8 @@ def sent(path: Path) -> dict[str, str]:
     for way, message in _messages(path):
         params = message.get("params")
         if way == "out" and message.get("method") == TurnStart.METHOD and isinstance(params, dict) and len(found) < ITEMS_AT_MOST:
-            texts = [part.get("text") for part in params.get("input", ()) if isinstance(part, dict)]
+            parts = params.get("input")
+            texts = [part.get("text") for part in (parts if isinstance(parts, list) else ()) if isinstance(part, dict)]
             found[str(params.get("clientUserMessageId"))] = "".join(text for text in texts if isinstance(text, str))
     return found
 
@@ -167,8 +168,8 @@ def _messages(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with stream:
         for line in stream:
             try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
+                entry = wire.load(line.decode("utf-8", "replace"))
+            except ProtocolDrift:
                 continue
-            if isinstance(entry, dict) and isinstance(entry.get("message"), dict):
+            if isinstance(entry.get("message"), dict):
                 yield str(entry.get("way")), entry["message"]

@@ -78,14 +78,28 @@ async def tell(
         result = await env.engine.run_exec(env.container_id, spec, timeout_s=timeout_s + GRACE_S, max_output=ANSWER_BYTES_AT_MOST)
     except EngineTimeout as error:
         raise Refused("late", f"{name}: no end within {timeout_s:g} s") from error
-    _, mark, text = result.output.rpartition(inside.MARK)
+    return told_in(result.output, result.exit_code, name, len(wanted))
+
+
+def told_in(output: str, exit_code: int, name: str, wanted: int) -> dict[str, Any]:
+    """What ``inside`` told of so many calls, behind whatever else was printed.  Raises Refused: ``broken``."""
+    _, mark, text = output.rpartition(inside.MARK)
     try:
         told = json.loads(text) if mark else None
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
-    if not isinstance(told, dict):
-        raise Refused("broken", f"{name}: exit {result.exit_code}: {result.output.strip()[-1000:] or 'no output'}")
+    if not isinstance(told, dict) or (wanted and not _is_whole(told.get("calls"), wanted)):
+        raise Refused("broken", f"{name}: exit {exit_code}: {output.strip()[-1000:] or 'no output'}")
     return told
+
+
+def _is_whole(calls: object, wanted: int) -> bool:
+    """As many as were wanted, or fewer after one that failed; each with its end.  Out of the container, so anything may stand there."""
+    if not isinstance(calls, list) or not all(isinstance(done, dict) for done in calls):
+        return False
+    if not all(type(done.get("exit")) is int and isinstance(done.get("out"), str) and isinstance(done.get("err"), str) for done in calls):
+        return False
+    return len(calls) == wanted or (0 < len(calls) < wanted and calls[-1]["exit"] != 0)
 
 
 def answer_of(argv: Sequence[str], done: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +107,7 @@ def answer_of(argv: Sequence[str], done: Mapping[str, Any]) -> dict[str, Any]:
     name, out = words(argv), str(done["out"])
     try:
         answer = json.loads(out)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if done["exit"] != 0 or (isinstance(answer, dict) and answer.get("ok") is False):
         said = answer.get("error") or answer.get("reason") if isinstance(answer, dict) else None

@@ -69,6 +69,13 @@ def refusal(code: str) -> Iterator[None]:
 
 def judge_look(told: Mapping[str, Any], loopx: LoopXArm) -> list[GatePassed]:
     """Of what was seen around and of the profile.  Raises GateFailed."""
+    try:
+        return _judged(told, loopx)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise GateFailed("loopx_profile", f"a look around told something of another shape: {error!r}"[:2000]) from error
+
+
+def _judged(told: Mapping[str, Any], loopx: LoopXArm) -> list[GatePassed]:
     if told["sqlite"]:
         raise GateFailed("loopx_python", f"{profile.PYTHON} has no sqlite3: {told['sqlite']}"[:2000])
     seen = told["look"]

@@ -11,6 +11,8 @@ from typing import Any
 
 STOP = "stop_until_explicit_resume"
 MINUTE_S = 60.0
+NUMBER_BELOW = 1e9
+"""No pause in minutes, multiplier or bound is larger: what is derived from it must stay a number (NaN is below nothing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def read_quota(answer: Mapping[str, Any]) -> Quota:
         interval = _number(local, "recommended_interval_minutes", at) * MINUTE_S
         limit = _number(local, "max_interval_minutes", at) * MINUTE_S
         multiplier = _number(local, "unchanged_poll_backoff_multiplier", at)
-        unchanged_at_most = _field(local, "unchanged_poll_limit", int, at, optional=True)
+        unchanged_at_most = _count(local, "unchanged_poll_limit", at)
     return Quota(
         should_run=_field(answer, "should_run", bool),
         decision=_field(answer, "decision", str),
@@ -93,6 +95,15 @@ def _field(data: Mapping[str, Any], name: str, kind: type, at: str = "", *, opti
 
 def _number(data: Mapping[str, Any], name: str, at: str) -> float:
     value = data.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < NUMBER_BELOW:
         raise ValueError(f"quota should-run: {at}{name} is {str(value)[:80]!r}, expected a positive number")
     return float(value)
+
+
+def _count(data: Mapping[str, Any], name: str, at: str) -> int | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NUMBER_BELOW:
+        raise ValueError(f"quota should-run: {at}{name} is {str(value)[:80]!r}, expected int")
+    return value

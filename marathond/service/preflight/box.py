@@ -9,6 +9,7 @@ leaves a proof's container alone only while it is young.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ LABEL_PREFLIGHT = "marathond.preflight"
 CLEAN_UP_S = 60.0
 MEMORY_MB = 1024
 OLD_MS = 3_600_000
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 """No preflight lasts so long: what another host's has left, or one's of another boot, is nobody's any more."""
 
 NO_START = ("executable file not found", "no such file or directory", "exec format error", "permission denied")
@@ -90,7 +92,7 @@ class Yard:
         if owner is None or owner == self._own:
             return owner is not None
         place, pid, ticks = (*owner.rsplit(".", 2), "", "")[:3]
-        if place != self._place or not (pid.isdigit() and ticks.isdigit()):
+        if place != self._place or not (_NUMBER.fullmatch(pid) and _NUMBER.fullmatch(ticks)):
             return abs(self._clock.wall_ms() - thing.created_ms) > OLD_MS
         stat = read_stat(int(pid))
         return stat is None or stat.start_ticks != int(ticks)
