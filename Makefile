@@ -1,7 +1,7 @@
 # marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test lint check bench soak install clean
+.PHONY: help setup demo test fuzz lint check bench soak install clean
 
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
@@ -31,6 +31,14 @@ test: setup ## run all tests, style and types included
 	@base=$$(mktemp -d /tmp/mtXXXX); \
 	$(SETUP) with-engine --optional --sweep -- $(PY) -m pytest --basetemp=$$base \
 		$(if $(filter-out 0,$(WORKERS)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(ARGS); \
+	status=$$?; rm -rf --one-file-system $$base; exit $$status
+
+# Of each test; not the same ones as in `make test`, and what fails is kept in .hypothesis to fail again at once.
+FUZZ_EXAMPLES ?= 2000
+fuzz: setup ## spoil real input of every parser, FUZZ_EXAMPLES=2000 times a test
+	@base=$$(mktemp -d /tmp/mtXXXX); \
+	HYPOTHESIS_PROFILE=search FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PY) -m pytest --basetemp=$$base --timeout=0 \
+		$(if $(filter-out 0,$(WORKERS)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) tests/fuzz $(ARGS); \
 	status=$$?; rm -rf --one-file-system $$base; exit $$status
 
 lint: setup ## ruff: rules and format

@@ -286,6 +286,8 @@ def parse(text: str, name: str = "script") -> Practice:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(name, "no valid TOML", str(err)) from err
+    except RecursionError as err:
+        raise ConfigError(name, "no valid TOML", "nested too deeply") from err
     try:
         return Practice.model_validate(data)
     except ValidationError as err:

@@ -22,7 +22,7 @@ from marathond.service.settings import Settings, load
 from marathond.staging import manifest
 from marathond.staging.manifest import Manifest, Origin
 from marathond.staging.tree import Entry, hashed, survey
-from tests.support.fuzzing import ODD, few, files_of_json, fuzz, refused_by, spoiled, torn
+from tests.support.fuzzing import ODD, as_toml, few, files_of_json, fuzz, refused_by, spoiled, torn
 
 CONFIG: Mapping[str, Any] = {
     "daemon": {"state_dir": "state"},
@@ -45,15 +45,6 @@ ONBUILD ADD https://example.org/a.git /x \\
   y
 ARG TARGETARCH
 """
-
-
-def as_toml(value: Any) -> Any:
-    """What TOML can hold of it."""
-    if isinstance(value, dict):
-        return {key.encode("utf-8", "replace").decode(): as_toml(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return [as_toml(below) for below in value]
-    return "null" if value is None else value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 @pytest.fixture

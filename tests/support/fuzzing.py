@@ -92,6 +92,15 @@ def spoiled(draw: st.DrawFn, document: Any, changes: int = 3) -> Any:
     return made[0]
 
 
+def as_toml(value: Any) -> Any:
+    """What TOML can hold of it."""
+    if isinstance(value, dict):
+        return {key.encode("utf-8", "replace").decode(): as_toml(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [as_toml(below) for below in value]
+    return "null" if value is None else value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
 def dumped(value: Any) -> bytes:
     """NaN and Infinity as Python's own reader takes them; half characters as escapes."""
     return json.dumps(value).encode()
