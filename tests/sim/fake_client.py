@@ -253,7 +253,7 @@ class FakeClient:
     ) -> ImageInfo:
         def build() -> ImageInfo:
             named = (tag,) if tag is not None else ()
-            identity = hashlib.sha256(repr((str(context), sorted(labels.items()), sorted(build_args.items()))).encode()).hexdigest()
+            identity = hashlib.sha256(repr((context.parent.name, sorted(labels.items()), sorted(build_args.items()))).encode()).hexdigest()
             image = ImageInfo(f"sha256:{identity}", named, dict(labels), (), "", 1 << 20)
             for ref in (image.id, *named):
                 self._server.images[ref] = image
