@@ -14,11 +14,8 @@ from typing import Annotated
 import typer
 
 from marathond import __version__
-from marathond.core.errors import ConfigError, LedgerRefused, MarathonError, Refused
+from marathond.core.errors import PASSING, ConfigError, LedgerRefused, MarathonError, Refused
 from marathond.service.protocol import Exit
-
-PASSING_TROUBLE = frozenset({"disk_full", "busy"})
-"""Refusals of a ledger that may be gone at the next start; all others stay until a person acts."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, subcommand_metavar="[COMMAND [ARGS]...]")
 
@@ -95,7 +92,7 @@ def _end(status: int) -> None:
 def exit_code(error: MarathonError) -> int:
     """78 for what only a person can mend, 1 for what another start may mend."""
     if isinstance(error, LedgerRefused):
-        return Exit.FAILED if error.code in PASSING_TROUBLE else Exit.REFUSED_TO_START
+        return Exit.FAILED if error.code in PASSING else Exit.REFUSED_TO_START
     return Exit.REFUSED_TO_START if isinstance(error, ConfigError | Refused) else Exit.FAILED
 
 

@@ -105,7 +105,8 @@ def translate(exc: sqlite3.Error, where: str = "the ledger") -> MarathonError | 
     name = getattr(exc, "sqlite_errorname", None)
     if name is None:
         return None
-    primary = "_".join(name.split("_")[:2])
+    # Shared memory lies on the same disk; SQLite has no word of its own for a disk that is too full to make it.
+    primary = "SQLITE_FULL" if name == "SQLITE_IOERR_SHMSIZE" else "_".join(name.split("_")[:2])
     if primary not in REFUSALS:
         return None
     code, words = REFUSALS[primary]

@@ -1,0 +1,136 @@
+"""Migrations killed in the midst, and copies made beside a busy writer (faults e07, f05, f14)."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import os
+import random
+import socket
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.ledgers import T0, arm, bring_to, file_ledger, fill, let_go, memory_ledger, submission, task
+from support.schema_text import schema
+
+from marathond.cli import house
+from marathond.ledger import migrate as m
+from marathond.ledger.adopt import How, adopt
+from marathond.ledger.connect import connect
+from marathond.ledger.open import open_for_daemon, open_readonly
+from marathond.ledger.verbs.trials import unfinished
+from marathond.ledger.writer import in_transaction
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "ledgers"
+FORK = multiprocessing.get_context("fork")
+"""All is imported already, so that a kill strikes the work and not the start."""
+HOST = "h"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where that can be: a kill of a process does not ask for a disk, which would make a second of each commit on some."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
+        yield Path(made)
+
+
+def events(c: sqlite3.Connection) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in c.execute("SELECT trial_id, seq, event, at_ms, run_id FROM trial_event ORDER BY 1, 2").fetchall()]
+
+
+def _open(path: str) -> None:
+    open_for_daemon(Path(path), host=HOST, filesystem_type="ext4", now_ms=T0).close()
+
+
+def test_f05_a_migration_killed_at_random_moments_is_gone_on_with(folder: Path) -> None:
+    """All steps from the first version on, killed again and again until one try comes through."""
+    moments, path = random.Random(9), folder / "ledger.db"
+    path.write_bytes(gzip.decompress((DATA / "version-1.db.gz").read_bytes()))
+    with closing(connect(path, mode="rw")) as c:
+        status = path.stat()
+        c.execute("UPDATE ledger_identity SET path = ?, device = ?, inode = ?, host = ?", (str(path), status.st_dev, status.st_ino, HOST))
+        before = events(c)
+    seen, longest_s, killed = set[int](), 0.005, 0
+    for _ in range(200):
+        process = FORK.Process(target=_open, args=(str(path),))
+        process.start()
+        process.join(moments.uniform(0, longest_s))
+        process.kill()
+        process.join()
+        if process.exitcode == 0:
+            break
+        killed += 1
+        longest_s *= 1.2
+        with closing(sqlite3.connect(path)) as c:  # the next opener rolls back, as the daemon's would
+            seen.add(version := m.version_of(c))
+            assert events(c) == before and c.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+            assert c.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert 1 <= version <= m.LATEST
+    assert process.exitcode == 0 and killed >= 5, (process.exitcode, killed)
+    with closing(open_readonly(path)) as c, closing(memory_ledger()) as fresh:
+        assert events(c) == before and schema(c) == schema(fresh)
+        assert c.execute("PRAGMA foreign_key_check").fetchall() == []
+    backups = sorted(each for each in folder.glob("ledger.db.before-*") if not each.name.endswith(".tmp"))
+    assert backups
+    for each in backups:  # whatever was renamed to its name is whole
+        with closing(sqlite3.connect(f"file:{each}?mode=ro", uri=True)) as c:
+            assert c.execute("PRAGMA integrity_check").fetchone()[0] == "ok" and events(c) == before
+
+
+CELLS = 240
+
+
+def _work(path: str) -> None:
+    """A trial after the other, each one transaction, as fast as it goes."""
+    with closing(connect(Path(path), mode="rw")) as c:
+        for cell_id in range(1, CELLS + 1):
+
+            def one_trial(cell_id: int = cell_id) -> None:
+                admitted = bring_to(c, cell_id, "running" if cell_id % 10 == 0 else "scored")
+                if cell_id % 10:
+                    let_go(c, admitted)
+
+            in_transaction(c, "BEGIN IMMEDIATE", one_trial, path)
+
+
+def test_e07_copies_made_beside_a_busy_writer_are_whole_and_can_be_adopted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, stored = folder / "ledger.db", list[Path]()
+    file_ledger(path, host=socket.gethostname(), now_ms=T0)
+    with closing(connect(path, mode="rw")) as c:
+        c.execute("PRAGMA journal_mode = WAL").fetchall()
+        tasks = [task(f"t{n}", network=False) for n in range(CELLS // 6)]
+        fill(c, submission(tasks=tasks, arms=[arm("a"), arm("b"), arm("c")], replicates=2))
+    writer = FORK.Process(target=_work, args=(str(path),))
+    writer.start()
+    try:
+        while writer.is_alive():
+            target = folder / "copies" / f"{len(stored)}.db"
+            target.parent.mkdir(exist_ok=True)
+            assert house.backup(path, target) == 0
+            stored.append(target)
+            time.sleep(0.2)
+    finally:
+        writer.join(60)
+        writer.kill()
+    assert writer.exitcode == 0
+    counts = []
+    for each in stored:
+        done = adopt(each, How.COPY, host=socket.gethostname(), filesystem_type="ext4", author="ana", now_ms=T0 + 1)
+        with closing(open_readonly(each)) as c:
+            trials, claims, live = c.execute("SELECT count(*), (SELECT count(*) FROM claim), count(*) / 10 FROM trial").fetchone()
+            assert trials == claims and len(done.voided) == live and unfinished(c) == []
+            assert c.execute("SELECT count(*) FROM v_cell WHERE state = 'done'").fetchone()[0] == trials - live
+            gaps = "SELECT count(*) FROM (SELECT 1 FROM trial_event GROUP BY trial_id HAVING count(*) <> max(seq))"
+            assert c.execute(gaps).fetchone()[0] == 0
+            counts.append(trials)
+        assert house.check(each) == 0
+    assert counts == sorted(counts) and any(0 < count < CELLS for count in counts), counts
+    with closing(open_readonly(path)) as c:  # the original knows nothing of it
+        assert c.execute("SELECT count(*) FROM trial").fetchone()[0] == CELLS and len(unfinished(c)) == CELLS // 10
+    capsys.readouterr()
