@@ -155,6 +155,8 @@ class FakeEngine(EngineState):
             raise
         finally:
             self._pending.pop(request, None)
+            if fault:
+                self.faults.trouble()
         if boot != self.boot:
             raise self._broke(request)
         request.done = True
@@ -255,6 +257,12 @@ class FakeEngine(EngineState):
                 return EngineError(call, 500, "cannot unpause container: unable to thaw: device or resource busy")
         return None
 
+    @property
+    def trouble_s(self) -> float:
+        """Until when, in virtual time, something was wrong with the engine; now, if it is."""
+        sick = self.slow or self.hung or self.stopping or not self.up
+        return trio.current_time() if sick else self.faults.last_s
+
     # events
 
     def publish(self, kind: str, action: str, thing: str, attributes: Mapping[str, str]) -> None:
@@ -298,14 +306,14 @@ class FakeEngine(EngineState):
         uniform = self.rng.uniform
         match name:
             case "engine_restart":
-                self.restart(live=False, away_s=uniform(1.0, 40.0))
+                self.restart(live=False, away_s=10 ** uniform(-0.3, 1.6))
             case "engine_restart_live":
-                self.restart(live=True, away_s=uniform(1.0, 40.0))
+                self.restart(live=True, away_s=10 ** uniform(-0.3, 1.6))
             case "engine_hang":
                 self.hang(uniform(2.0, 90.0))
             case "engine_slow":
                 self.slow = True
-                self.later(uniform(10.0, 120.0), lambda: setattr(self, "slow", False))
+                self.later(uniform(10.0, 120.0), self._hurry)
             case "events_cut":
                 self._cut()
                 self.later(uniform(0.1, 10.0), self._reconnect)
@@ -326,9 +334,14 @@ class FakeEngine(EngineState):
             self.hung, self.answers = True, trio.Event()
             self.later(seconds, self._unhang)
 
+    def _hurry(self) -> None:
+        self.slow = False
+        self.faults.trouble()
+
     def _unhang(self) -> None:
         if self.hung:
             self.hung = False
+            self.faults.trouble()
             if self.up:
                 self.answers.set()
                 queued, self._queued = self._queued, []
@@ -379,6 +392,7 @@ class FakeEngine(EngineState):
         if self.up:
             return
         self.up = True
+        self.faults.trouble()
         for made in list(self.execs.values()):
             self.forget_exec(made)
         self.answers.set()

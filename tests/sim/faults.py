@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import trio
+
 CREATES = ("network.create", "container.create", "container.start", "exec.create", "exec.start")
 CHANGES = (*CREATES, "network.remove", "container.remove", "container.pause", "container.unpause", "archive.put", "image.tag")
 READS = ("info", "network.inspect", "network.list", "container.inspect", "container.list", "container.top", "exec.inspect", "image.inspect")
@@ -84,6 +86,7 @@ class FaultModel:
             raise ValueError(f"no such faults: {sorted(unknown)}")
         self.rng, self.rates, self.off = rng, dict(rates), off
         self.fired: Counter[str] = Counter()
+        self.last_s = -math.inf
         self.planned = self._plan(horizon_s)
         self._on_stop: list[Callable[[], None]] = []
         self._standing: Counter[str] = Counter()
@@ -130,12 +133,17 @@ class FaultModel:
         """Whether a fault of a container happens now; counted."""
         if self.off or self.rng.random() >= self.rates.get(name, 0.0):
             return False
-        self.fired[name] += 1
+        self.count(name)
         return True
 
     def count(self, name: str) -> None:
         """It was carried out."""
         self.fired[name] += 1
+        self.trouble()
+
+    def trouble(self) -> None:
+        """Something goes wrong, or did until now."""
+        self.last_s = trio.current_time()
 
     # what lasts
 

@@ -50,6 +50,8 @@ KEYS = {
 }
 LATE_S = 12.0
 """Longest that an agent may live past its deadline while a daemon looks on and nothing is wrong with the engine."""
+WELL_S = 4.0
+"""A life that begins this long before a deadline has recovered by then."""
 GONE_CODES = ("container_lost", "host_rebooted", "daemon_lost")
 PROOF = "proof"
 
@@ -159,7 +161,7 @@ class Invariants:
             return
         late_s = (row["ended_mono_ms"] - row["started_mono_ms"] - row["limit_ms"] - row["credit_ms"]) / 1000
         calm_s = trio.current_time() - max(self._began_s[self.sim.newest_run], self.sim.engine.trouble_s)
-        if late_s > LATE_S and calm_s > late_s + LATE_S:
+        if late_s > LATE_S and calm_s > late_s + WELL_S:
             self._broken(
                 "a deadline holds over restarts", f"{trial_label(trial_id)} ended {late_s:.1f} s late, all was well for {calm_s:.1f} s"
             )
