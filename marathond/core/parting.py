@@ -34,9 +34,10 @@ def parting(asked: str, left: Left, undone: Sequence[str] = ()) -> str:
         parts.append(f"{_trials(early)} not begun yet, void at the next start: {named(early)}")
     if left.loose:
         parts.append(f"{_trials(left.loose)} not torn down yet, the next daemon sweeps: {named(left.loose)}")
+    parts = parts or ["nothing left running"]
     if undone:
         parts.append(f"cut short: {', '.join(undone[:UNDONE_AT_MOST])}" + _more(len(undone), UNDONE_AT_MOST))
-    return f"{asked}: {'; '.join(parts) or 'nothing left running'}"
+    return f"{asked}: {'; '.join(parts)}"
 
 
 def named(trials: Sequence[int]) -> str:

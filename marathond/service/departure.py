@@ -41,7 +41,7 @@ class Departure:
     def __init__(self, ledger: Path, run_id: int, clock: Clock, words: Callable[[], tuple[str, list[str]]]) -> None:
         self._ledger, self._run_id, self._clock, self._words = ledger, run_id, clock, words
         self._read, self._write = os.pipe()
-        self._ended = False
+        self._ended, self._status = False, 0
         threading.Thread(target=self._wait, name="departure", daemon=True).start()
 
     def begin(self) -> None:
@@ -55,16 +55,19 @@ class Departure:
     def _wait(self) -> None:
         os.read(self._read, 1)
         threading.Event().wait(CUT_S)
-        # Words may hang like everything else (a pipe that nobody reads): they have a thread and a limit of their own.
-        last = threading.Thread(target=self._last_words, name="last words", daemon=True)
-        last.start()
-        last.join(WORDS_S)
-        os._exit(0 if self._words()[0] else 1)
+        try:
+            # Words may hang like everything else (a pipe that nobody reads): they have a thread and a limit of their own.
+            last = threading.Thread(target=self._last_words, name="last words", daemon=True)
+            last.start()
+            last.join(WORDS_S)
+        finally:
+            os._exit(self._status)
 
     def _last_words(self) -> None:
         if self._ended:
             return
         asked, undone = self._words()
+        self._status = 0 if asked else 1
         undone = [*undone, f"waiting for it after {CUT_S:g} s"]
         try:
             said = self._part(asked or "ended by an error", undone)
