@@ -163,11 +163,16 @@ def _read_proc(what: str, path: Path) -> str:
 
 def filesystem_type(path: Path) -> str:
     """The type of the filesystem that holds ``path`` as mountinfo names it (``ext4``, ``nfs4``, ``fuse.sshfs``).  Raises HostUnknown."""
+    return filesystem(path)[0]
+
+
+def filesystem(path: Path) -> tuple[str, str]:
+    """Type and mount point of the filesystem that holds ``path``.  Raises HostUnknown."""
     try:
         real = path.resolve(strict=True)
     except OSError as exc:
         raise HostUnknown("filesystem", f"{path}: {exc.strerror}") from exc
-    best, kind = -1, ""
+    best, kind, at = -1, "", ""
     for line in filter(None, _read_proc("filesystem", Path("/proc/self/mountinfo")).split("\n")):  # other line ends may be part of a name
         left, _, right = line.partition(" - ")
         words, types = left.split(" "), right.split(" ")
@@ -175,10 +180,10 @@ def filesystem_type(path: Path) -> str:
             raise HostUnknown("filesystem", f"/proc/self/mountinfo holds {line[:200]!r}")
         point = _unescape(words[4])
         if (real == Path(point) or Path(point) in real.parents) and len(point) >= best:  # the later of two on one point lies on top
-            best, kind = len(point), types[0]
+            best, kind, at = len(point), types[0], point
     if not kind:
         raise HostUnknown("filesystem", f"{path} is on no mount of /proc/self/mountinfo")
-    return kind
+    return kind, at
 
 
 def _unescape(text: str) -> str:

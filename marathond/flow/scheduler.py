@@ -195,8 +195,9 @@ class Scheduler:
             seen.append(asdict(disk))
             share = 100 * disk.free_bytes / max(disk.total_bytes, 1)
             if disk.free_bytes < world.knobs.disk_floor_bytes or share < world.knobs.disk_floor_percent:
-                low = low or f"{path}: {disk.free_bytes >> 20} MB free ({share:.1f} %)"
-                await self._finding("disk_low", subject, f"below the floor: {disk.free_bytes >> 20} MB free ({share:.1f} %)")
+                left = f"{disk.free_bytes >> 20} MB free ({share:.1f} %)" + (f" of {disk.filesystem}" if disk.filesystem else "")
+                low = low or f"{path}: {left}"
+                await self._finding("disk_low", subject, f"below the floor: {left}")
             else:
                 await self._over("disk_low", subject)
         await world.ledger.write(settings.observe, "disk", seen, now_ms=world.clock.wall_ms())

@@ -28,11 +28,12 @@ class HostUnknown(MarathonError):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One watched file system, in bytes."""
+    """One watched file system, in bytes.  ``filesystem``: its type and mount point, in words."""
 
     path: str
     free_bytes: int
     total_bytes: int
+    filesystem: str = ""
 
 
 class Host(Protocol):

@@ -30,4 +30,5 @@ class SystemHost:
 
     async def disk(self, path: Path) -> Disk:
         free, total = await to_thread.run_sync(host.disk_free, path)
-        return Disk(str(path), free, total)
+        kind, at = await to_thread.run_sync(host.filesystem, path)
+        return Disk(str(path), free, total, f"{kind} at {at}")

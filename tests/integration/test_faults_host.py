@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from marathond.flow import scheduler
 from marathond.ledger.verbs import settings
 from tests.support.private_engine import PrivateEngine
 from tests.support.rig import BASE_IMAGE, Rig, make_task
@@ -15,7 +16,14 @@ from tests.support.rig import BASE_IMAGE, Rig, make_task
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 NOP = {"kind": "nop"}
-WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
+FILLS = {
+    "kind": "command",
+    "argv": [
+        "sh",
+        "-c",
+        "cat /dev/zero >/logs/artifacts/big; until [ -e /logs/artifacts/go ]; do sleep 0.05; done; rm /logs/artifacts/big",
+    ],
+}
 WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
 
 
@@ -23,43 +31,51 @@ def let_go(rig: Rig, trial_id: int = 1) -> None:
     (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
 
 
-async def test_b12_below_the_floor_nothing_is_admitted_and_the_path_is_named(docker_host: str, tmp_path: Path) -> None:
+async def test_b12_a_trial_that_fills_the_disk_stops_admission_and_nothing_is_void(
+    docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the artifacts before anything began, then that of the run directories, by a running agent; each is named, and opens again."""
+    monkeypatch.setattr(scheduler, "TICK_S", 0.2)
     overrides = {"admission.disk_floor_percent": 5.0, "admission.disk_floor_gb": 0.0, "admission.concurrency": 1}
-    rig = Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}, replicates=2, overrides=overrides)
-    out = rig.root / "out"
-    out.mkdir()
-    await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(out)])
+    rig = Rig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=600.0)], arms={"f": FILLS}, replicates=2, overrides=overrides)
+    out, runs = rig.root / "out", rig.root / "state" / "r"
+    for folder in (out, runs):
+        folder.mkdir(mode=0o711)
     try:
+        for folder in (out, runs):
+            await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=8m,mode=711", "tmpfs", str(folder)])
         (out / "ballast").write_bytes(b"\0" * ((8 << 20) * 97 // 100))
         async with rig:
-            named = "SELECT count(*) FROM finding WHERE code = 'disk_low' AND subject = ? AND closed_at_ms IS NULL"
-            await rig.until(named, str(out))
-            await rig.until(WAITING, f"DISK {out}")
+            named = "SELECT detail LIKE ? FROM finding WHERE code = 'disk_low' AND subject = ? AND closed_at_ms IS NULL"
+            await rig.until(named, f"below the floor: 0 MB free (%) of tmpfs at {out}", str(out))
+            await rig.until(WAITING, f"DISK {out}: 0 MB free")
             assert rig.one("SELECT count(*) FROM trial") == 0
             (out / "ballast").unlink()
-            await rig.until("SELECT state = 'running' FROM trial")
-            await _set_floor(rig, 2.0**20)  # more than any disk has; the floor is for what would start, not for what runs
-            await rig.until(named, str(rig.root / "state" / "r"))
-            let_go(rig)
-            await rig.until("SELECT state = 'scored' FROM trial")
-            await rig.until(WAITING, "DISK")
-            assert rig.one("SELECT count(*) FROM trial") == 1
-            await _set_floor(rig, 0.0)
-            await rig.until("SELECT state = 'running' FROM trial WHERE trial_id = 2")
+            await rig.agent_runs()
+            await rig.until(named, f"below the floor: 0 MB free (%) of tmpfs at {runs}", str(runs))
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'disk_low' AND subject = ? AND closed_at_ms IS NULL", str(out))
+            await _set(rig, "admission.concurrency", 4)  # there would be a place for the other cell
+            await rig.until(WAITING, f"DISK {runs}: 0 MB free")
+            looked = rig.one("SELECT times FROM finding WHERE code = 'disk_low' AND closed_at_ms IS NULL")
+            await rig.until("SELECT times > ? FROM finding WHERE code = 'disk_low' AND closed_at_ms IS NULL", looked + 5)
+            assert rig.sql("SELECT state FROM trial") == [("running",)], "what runs goes on, and nothing joins it"
+            let_go(rig)  # the agent clears up before it ends
+            await rig.agent_runs(2)
             let_go(rig, 2)
             await rig.until_done()
-            assert rig.sql("SELECT count(*), sum(state = 'scored') FROM trial") == [(2, 2)]
+            assert rig.sql("SELECT state, reward FROM trial") == [("scored", 1.0)] * 2
             assert rig.sql("SELECT code FROM void") == []
             await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'")
     finally:
-        await anyio.run_process(["umount", "-l", str(out)])
+        for folder in (out, runs):
+            await anyio.run_process(["umount", "-l", str(folder)], check=False)
         shutil.rmtree(rig.root, ignore_errors=True)
 
 
-async def _set_floor(rig: Rig, gb: float) -> None:
+async def _set(rig: Rig, key: str, value: object) -> None:
     assert rig.daemon is not None
-    change = {"old": None, "new": gb, "author": "test", "reason": "b12", "now_ms": 0}
-    await rig.daemon.ledger.write(settings.set_value, "admission.disk_floor_gb", **change)
+    change = {"old": None, "new": value, "author": "test", "reason": "b12", "now_ms": 0}
+    await rig.daemon.ledger.write(settings.set_value, key, **change)
     rig.daemon.apply_settings()
 
 

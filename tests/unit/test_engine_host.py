@@ -79,6 +79,7 @@ def test_b12_disk_boot_and_filesystem_answer_or_are_unknown(tmp_path: Path) -> N
     assert host.filesystem_type(Path("/proc/self")) == "proc"
     (tmp_path / "link").symlink_to("/proc")
     assert host.filesystem_type(tmp_path / "link") == "proc"
+    assert host.filesystem(tmp_path / "link") == ("proc", "/proc")
     for call in (host.disk_free, host.filesystem_type):
         with pytest.raises(host.HostUnknown):
             call(tmp_path / "none")
