@@ -22,7 +22,7 @@ def marathond(*words: str) -> tuple[int, str, str]:
 
 def test_help_shows_the_daemons_options_and_both_commands() -> None:
     status, out, _ = marathond("--help")
-    assert status == 0 and "--config" in out
+    assert status == 0 and "--config" in out and "--take-over" in out
     commands = [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()]
     assert commands == ["gateway", "practice"]
     status, out, _ = marathond("practice", "--help")
