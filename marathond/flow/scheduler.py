@@ -76,7 +76,7 @@ class Scheduler:
             admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
         )
         host = await self._host(snapshot)
-        if snapshot.open_total and not host.engine_down:
+        if snapshot.open_total and not host.engine_down and not host.disk_low:  # what fills a disk faster than a build?
             await self._want_images(snapshot)
         decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
         if decided.admissions and (blind := await self._sight.problem()):

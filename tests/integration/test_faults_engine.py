@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -146,30 +146,11 @@ async def test_b10_slow_failing_and_cut_off_cost_a_running_trial_nothing(
             await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
 
 
-async def test_b11_dockerd_restarted_with_live_restore_trials_go_on(own_engine: PrivateEngine, tmp_path: Path) -> None:
-    own_engine.stop()
-    own_engine.arguments.append("--live-restore")
-    own_engine.start()
+async def test_b11_dockerd_stopped_without_live_restore_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
+    """It ends its containers while it still answers: they ended with it all the same.  Killed: test_faults_restart.py."""
     async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
-        await anyio.to_thread.run_sync(own_engine.kill)
-        await rig.until(ENGINE_BAD)
-        await anyio.to_thread.run_sync(own_engine.start)
-        await rig.until(ENGINE_GOOD)
-        let_go(rig)
-        await rig.until_done()
-        assert rig.sql("SELECT attempt, state, reward FROM trial") == [(1, "scored", 1.0)], rig.story()
-        assert runs_of(rig) == [1]
-
-
-@pytest.mark.parametrize("end", [PrivateEngine.kill, PrivateEngine.stop], ids=["killed", "stopped"])
-async def test_b11_dockerd_restarted_without_it_voids_with_evidence_and_retries(
-    own_engine: PrivateEngine, tmp_path: Path, end: Callable[[PrivateEngine], None]
-) -> None:
-    """One that is stopped in good order ends its containers while it still answers: they ended with it all the same."""
-    async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
-        await rig.agent_runs()
-        await anyio.to_thread.run_sync(end, own_engine)
+        await anyio.to_thread.run_sync(own_engine.stop)
         await anyio.to_thread.run_sync(own_engine.start)
         await rig.agent_runs(2)
         let_go(rig, 2)

@@ -10,12 +10,13 @@ import pytest
 
 from marathond.flow import scheduler
 from marathond.ledger.verbs import settings
-from tests.support.private_engine import PrivateEngine
+from tests.support.private_engine import PrivateEngine, missing, private_dockerd
 from tests.support.rig import BASE_IMAGE, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 NOP = {"kind": "nop"}
+WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 FILLS = {
     "kind": "command",
     "argv": [
@@ -70,6 +71,49 @@ async def test_b12_a_trial_that_fills_the_disk_stops_admission_and_nothing_is_vo
         for folder in (out, runs):
             await anyio.run_process(["umount", "-l", str(folder)], check=False)
         shutil.rmtree(rig.root, ignore_errors=True)
+
+
+async def test_b12_a_build_that_fills_the_engine_s_disk_is_named_and_the_others_go_on(
+    docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial runs meanwhile and loses nothing; below the floor nothing is admitted and no other build begins."""
+    if reason := missing():
+        pytest.skip(reason)
+    monkeypatch.setattr(scheduler, "TICK_S", 0.2)
+    with private_dockerd() as engine:
+        engine.stop()
+        data = engine.root / "d"
+        await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", str(data)])
+        engine.start()
+        engine.load(docker_host, BASE_IMAGE)
+        tasks = [make_task(tmp_path, "plain", agent_s=600.0), make_task(tmp_path, "filler"), make_task(tmp_path, "later")]
+        # It fills the disk, waits to be seen, and fails as any build does that finds none left.
+        steps = {"filler": "cat /dev/zero >/big; sleep 5; exit 1", "later": "touch /made"}
+        for task in tasks[1:]:
+            toml = (task / "task.toml").read_text().replace(f'docker_image = "{BASE_IMAGE}"\n', "")
+            (task / "task.toml").write_text(toml)
+            (task / "environment").mkdir()
+            (task / "environment" / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nRUN {steps[task.name]}\n")
+        overrides = {"admission.disk_floor_percent": 3.0, "admission.disk_floor_gb": 0.0, "engine.build_retries": 0}
+        overrides |= {"engine.build_concurrency": 1, "admission.concurrency": 4, "admission.cpu_overcommit": 8.0}
+        async with Rig(engine.url, tasks=tasks[:1], arms={"w": WAITS}, overrides=overrides) as rig:
+            await rig.agent_runs()
+            await rig.kill()
+            rig.config.write_text(rig.config.read_text().replace(str(tasks[0]), '", "'.join(map(str, tasks))))
+            await rig.start()
+            named = "SELECT detail LIKE ? FROM finding WHERE code = 'disk_low' AND subject = ?"
+            await rig.until(named, f"below the floor: %MB free (%) of tmpfs at {data}", str(data))
+            await rig.until(
+                "SELECT code = 'image_build_failed' FROM park JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE name = 'filler'"
+            )
+            assert "No space left on device" in (rig.root / "state" / "builds" / "filler.log").read_text()
+            await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'disk_low' AND closed_at_ms IS NULL")
+            await rig.agent_runs(2)  # of the task whose image was built once there was room again
+            let_go(rig)
+            let_go(rig, 2)
+            await rig.until_done()
+            assert rig.sql("SELECT task, state, attempt FROM v_trial ORDER BY trial") == [("plain", "scored", 1), ("later", "scored", 1)]
+            assert rig.sql("SELECT code FROM void") == []
 
 
 async def _set(rig: Rig, key: str, value: object) -> None:
