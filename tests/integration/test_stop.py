@@ -18,11 +18,12 @@ from anyio import to_thread
 from marathond.cli.client import call
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import LABEL_LEDGER
+from marathond.service import daemon as service_daemon
 from marathond.service.departure import STOP_S
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import ProcessRig
 from tests.support.relay import Relay
-from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, make_task
+from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -194,6 +195,27 @@ async def test_stop_now_voids_with_its_reason_and_leaves_nothing(docker_host: st
         assert rig.said().startswith("stop --now by ") and rig.said().endswith("(wrong tasks): nothing left running")
         assert rig.sql("SELECT code, reason FROM void") == [("stop_now", "wrong tasks")]
         await assert_nothing_left(rig, engine)
+
+
+async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
+    relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_daemon, "NOW_S", 0.5)
+    async with Rig(relay.url, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
+        await rig.agent_runs()
+        assert rig.daemon is not None and rig.daemon.world is not None
+        relay.deaf = relay.mute = True
+        driven = rig.daemon.world.driven
+        rig.daemon.request_stop("now", "ana", "power cut")
+        rig.daemon.request_stop("drain", "ana", "a lesser wish does not count")
+        await wait_for(lambda: not driven)
+        assert rig.daemon.stop is not None and rig.daemon.stop.text == "stop --now by ana (power cut)"
+        await rig.kill()
+        assert rig.sql("SELECT code, reason FROM void") == [("stop_now", "power cut")]
+        assert rig.one("SELECT count(*) FROM claim WHERE released_at_ms IS NULL") == 1
+        relay.deaf = relay.mute = False
+        await rig.start()
+        await rig.until("SELECT released_at_ms IS NOT NULL FROM claim WHERE claim_id = 1")
 
 
 async def test_f08_a_sigterm_in_the_middle_of_a_submission(docker_host: str, tmp_path: Path) -> None:
