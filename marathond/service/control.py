@@ -10,7 +10,9 @@ import errno
 import os
 import socket
 import stat
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,9 @@ SEND_S = 2.0
 """A caller that does not take its answer is let go; the daemon's end waits for it, so this is short."""
 
 ACCEPT_PAUSE_S = 1.0
+
+STRANGERS_KNOWN = 1000
+"""User ids whose refusals are counted one by one."""
 
 _PROBE_S = 2.0
 
@@ -70,6 +75,7 @@ class ControlServer:
         if group is not None and self._gid is None:
             raise ConfigError("", f"control group {group!r}", "must be a group of this host")
         self._callers = 0
+        self._refused: Counter[int] = Counter()
 
     async def serve(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled.  Started once the socket accepts callers.
@@ -122,7 +128,9 @@ class ControlServer:
         async with stream:
             peer = peer_of(stream.extra(anyio.abc.SocketAttribute.raw_socket))
             if (refusal := self._refusal(peer)) is not None:
-                await _send(stream, refusal)
+                # Whoever is refused may be gone before it is told: that is nobody's end but its own.
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await _send(stream, refusal)
                 return
             self._callers += 1
             try:
@@ -134,12 +142,21 @@ class ControlServer:
 
     def _refusal(self, peer: Peer) -> bytes | None:
         if not may_command(peer, daemon_uid=os.geteuid(), socket_gid=self._gid if self._gid is not None else -1):
-            log.warning("control_caller_refused", pid=peer.pid, uid=peer.uid)
+            self._told_of(peer)
             expected = "be root, the daemon's user, or in the socket's group"
             return protocol.encode_error(f"{peer.name} may not command this daemon: {expected}", Exit.FAILED)
         if self._callers >= CONNECTIONS_MAX:
             return protocol.encode_error(f"busy: {CONNECTIONS_MAX} callers already; try again", Exit.BUSY)
         return None
+
+    def _told_of(self, peer: Peer) -> None:
+        """At every doubling: who knocks a thousand times a second must not fill the log's disk."""
+        if len(self._refused) >= STRANGERS_KNOWN:
+            self._refused.clear()
+        self._refused[peer.uid] += 1
+        times = self._refused[peer.uid]
+        if times & (times - 1) == 0:
+            log.warning("control_caller_refused", pid=peer.pid, uid=peer.uid, times=times)
 
     async def _requests(self, stream: anyio.abc.SocketStream, peer: Peer) -> None:
         lines = BufferedByteReceiveStream(stream)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 NOBODY = 2**32 - 1
 """Of the kernel's: no group has this number, and none a larger one."""
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
-_UCRED = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
+_UCRED = struct.Struct("iII")  # struct ucred of unix(7): pid, uid, gid; the ids of a user namespace may lie beyond 2**31
 
 
 @dataclass(frozen=True, slots=True)

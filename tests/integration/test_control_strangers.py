@@ -94,12 +94,12 @@ def say(path: Path, payload: bytes) -> Callable[[], bytes]:
     return work
 
 
-@pytest.mark.parametrize("uid", [pwd.getpwnam("nobody").pw_uid, UID], ids=["nobody", "in no database"])
+@pytest.mark.parametrize("uid", [pwd.getpwnam("nobody").pw_uid, UID, 4_000_000_000], ids=["nobody", "in no database", "beyond 2**31"])
 async def test_another_user_is_refused_in_one_line_whatever_the_mode(folder: Path, uid: int) -> None:
     async with serving(folder / "c.sock") as seen:
         for payload in (b"", PING, PING * 3, b"\0" * 100, b"{"):
             (refusal,) = lines_of(await to_thread.run_sync(as_user, say(folder / "c.sock", payload), uid, uid))
-            name = "nobody" if uid != UID else f"uid {UID}"
+            name = "nobody" if uid < UID else f"uid {uid}"
             assert refusal["error"] == f"{name} may not command this daemon: be root, the daemon's user, or in the socket's group"
             assert (refusal["ok"], refusal["exit"]) == (False, Exit.FAILED)
         await served(folder / "c.sock")
@@ -150,6 +150,24 @@ async def test_a_thousand_strangers_take_no_place_of_a_caller(folder: Path) -> N
         while not told:
             await served(folder / "c.sock")
         assert told == [b"1000"] and seen and set(seen) == {"0 ping"}
+
+
+async def test_who_is_refused_and_gone_before_it_is_told_ends_nothing(folder: Path) -> None:
+    """A stranger who only knocks, and a caller for whom there was no place."""
+
+    def knock() -> bytes:
+        for _ in range(300):
+            connected(folder / "c.sock").close()
+        return b"done"
+
+    async with serving(folder / "c.sock"):
+        with ExitStack() as stack:
+            assert await to_thread.run_sync(as_user, knock, 4_000_000_000, 4_000_000_000) == b"done"
+            await served(folder / "c.sock")
+            for _ in range(control.CONNECTIONS_MAX):
+                await to_thread.run_sync(stack.enter_context(asked(folder / "c.sock", PING)).recv, 65536)
+            await to_thread.run_sync(knock)
+        await served(folder / "c.sock")
 
 
 async def test_lines_that_are_none_are_refused_and_the_next_is_heard(folder: Path) -> None:

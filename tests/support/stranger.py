@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,9 +41,11 @@ def let_in(path: Path) -> None:
 
 
 def connected(path: Path, timeout_s: float = 120.0) -> socket.socket:
+    """Waits for its place among those who have not been met yet: with Python's timeout, Linux would say EAGAIN at once."""
     made = socket.socket(socket.AF_UNIX)
-    made.settimeout(timeout_s)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", round(timeout_s), 0))
     made.connect(str(path))
+    made.settimeout(timeout_s)
     return made
 
 
