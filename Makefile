@@ -1,7 +1,7 @@
 # marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test fuzz lint check bench soak install clean
+.PHONY: help setup demo test fuzz lint check bench sim soak install clean
 
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
@@ -49,6 +49,11 @@ check: lint ## lint, mypy --strict, import contracts
 
 bench: setup ## bare Docker calls, marathond and Harbor side by side
 	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
+
+# Whole campaigns in virtual time, each by its seed; `python -m tests.sim --seed N -v` prints what happened in one.
+SEEDS ?= 1000
+sim: setup ## simulate campaigns on failing engines, daemons killed at any call (SEEDS=1000, or SEEDS=5..9)
+	@$(PY) -m tests.sim --seeds $(if $(findstring ..,$(SEEDS)),$(SEEDS),1..$(SEEDS)) --jobs $(if $(filter-out 0,$(WORKERS)),$(WORKERS),1) $(ARGS)
 
 # Random kills of daemon and gateway for so many minutes, then of a dockerd of its own; a seed repeats the moments.
 MINUTES ?= 30

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.sim import world
 from tests.sim.run import Outcome, simulate
 
 CHUNK = 10
@@ -27,6 +28,7 @@ def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
         for seed in seeds:
             yield simulate(seed)
         return
+    world.tasks()  # before the fork: one folder for all, removed by this process
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(jobs) as pool:
         for found in pool.map(_many, chunks):

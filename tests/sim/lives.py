@@ -20,7 +20,6 @@ from marathond.flow.world import Fixed, Knobs, World
 from marathond.ledger.verbs import admission, campaigns, networks, runs
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
-from marathond.ledger.writer import InlineLedger
 from marathond.service import effective
 from marathond.service.commands import Commands
 from marathond.service.daemon import Daemon
@@ -111,13 +110,14 @@ class DaemonLife:
         self.sim, self.number = sim, number
         self.switch = LifeSwitch()
         self.scope = trio.CancelScope()
-        self.ledger = LifeLedger(InlineLedger(sim.conn), self.switch, self._wrote, self._undone)
+        self.ledger = LifeLedger(sim.conn, self.switch, self._wrote, self._undone)
         self.engine = LifeEngine(sim.engine.client(self.switch), self.switch)
         self.daemon: SimDaemon | None = None
         self.commands: Commands | None = None
         self.run_id = 0
         self.ended = ""
         self.over = trio.Event()
+        self.was_frozen, self.over_s = False, 0.0
 
     def _wrote(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.sim.wrote(self, verb, args, kwargs)
@@ -140,6 +140,7 @@ class DaemonLife:
         """SIGSTOP."""
         if not self.over.is_set() and not self.switch.dead:
             self.sim.trace.add(f"freeze L{self.number} at call {self.switch.calls}")
+            self.was_frozen = True
             self.switch.freeze()
 
     def thaw(self) -> None:
@@ -173,6 +174,7 @@ class DaemonLife:
                 raise
         finally:
             sim.trace.add(f"life L{self.number} over: {self.ended}")
+            self.over_s = trio.current_time()
             self.over.set()
 
     def _why(self, error: BaseException) -> str:

@@ -36,6 +36,8 @@ from tests.support.ledgers import _migrated
 REST_S, POLL_S = 3600.0, 5.0
 """Virtual time after the last fault within which everything must be at rest."""
 STOP_S = 5.0
+OLD_IS_HEARD_S = 31.0
+"""As long as a call may take."""
 STEPS_AT_MOST, CALLS_AT_MOST = 60_000, 400_000
 """More than any seed that comes to rest: what spins in no time would never end."""
 
@@ -106,6 +108,17 @@ class Sim:
     @property
     def newest(self) -> DaemonLife | None:
         return self.lives[-1] if self.lives else None
+
+    @property
+    def old_is_heard(self) -> bool:
+        """Whether the engine may still carry out what a life asked for that was stopped, replaced and went on.
+
+        The engine cannot be fenced: such a life ends itself at its next write, and one request of each of its tasks may have gone out
+        before that.  Nothing at the engine is judged meanwhile; the ledger always is.
+        """
+        now_s = trio.current_time()
+        old = [life for life in self.lives if life.was_frozen and life.run_id != self.newest_run]
+        return any(not life.over.is_set() or now_s - life.over_s < OLD_IS_HEARD_S for life in old)
 
     def count(self, what: str) -> None:
         self.outcome.counts[what] += 1

@@ -102,12 +102,13 @@ class LifeLedger:
 
     def __init__(
         self,
-        inner: InlineLedger,
+        conn: sqlite3.Connection,
         switch: LifeSwitch,
         wrote: Callable[[str, tuple[Any, ...], dict[str, Any]], None],
         undone: Callable[[str, BaseException], None],
     ) -> None:
-        self._inner, self._switch, self._wrote, self._undone = inner, switch, wrote, undone
+        self._conn, self._inner = conn, InlineLedger(conn)
+        self._switch, self._wrote, self._undone = switch, wrote, undone
 
     async def begin_life(self, **life: Any) -> int:
         return await self._inner.begin_life(**life)
@@ -132,6 +133,8 @@ class LifeLedger:
         return result
 
     async def read(self, verb: Callable[Concatenate[sqlite3.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the one connection nobody writes meanwhile: a transaction around it would only cost."""
+        await trio.lowlevel.checkpoint()
         if self._switch.frozen or self._switch.dead:
             await self._switch.point()
-        return await self._inner.read(verb, *args, **kwargs)
+        return verb(self._conn, *args, **kwargs)

@@ -56,9 +56,12 @@ TASK_NAMES = ("net", "offline", "healthy", "built", "uploads", "proxied")
 def root() -> Path:
     """A folder of this process in memory, gone with it."""
     memory = Path("/dev/shm")
-    made = Path(tempfile.mkdtemp(prefix="mt-sim-", dir=memory if memory.is_dir() else None))
+    pid, parent = os.getpid(), memory if memory.is_dir() else Path(tempfile.gettempdir())
+    for left in parent.glob("mt-sim-*"):  # by a process that was killed
+        if not Path(f"/proc/{left.name.split('-')[2]}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=f"mt-sim-{pid}-", dir=parent))
     made.chmod(0o711)
-    pid = os.getpid()
     atexit.register(lambda: shutil.rmtree(made, ignore_errors=True) if os.getpid() == pid else None)
     return made
 
