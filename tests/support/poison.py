@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import unicodedata
 from typing import Any
 
 from marathond.core.notices import Notice
@@ -26,6 +27,13 @@ HOSTILE = (
 TAME = printable(HOSTILE, 1000)
 PREFIX = "=1+"
 """A spreadsheet would take it for a formula."""
+
+
+def powers(text: str) -> set[str]:
+    """Characters that steer: every control but the line feed, overrides of direction, invisible ones, half ones."""
+    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return {f"U+{ord(each):04X}" for each in text if unicodedata.category(each) in kinds and each not in "\n\u200c\u200d"}
+
 
 VOCABULARY = frozenset({"trial_transition", "void_code", "budget_end"})
 """Rows of the migrations; triggers refuse any other."""

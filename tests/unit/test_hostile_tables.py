@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import time
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -20,7 +19,7 @@ import pytest
 
 from marathond.cli import ctl
 from marathond.cli.output import display_width
-from tests.support.poison import HOSTILE, TAME, hostile_ledger
+from tests.support.poison import HOSTILE, TAME, hostile_ledger, powers
 
 VIEWS = (
     *("v_cell", "v_trial", "v_event", "v_arm", "v_pair", "v_pool", "v_void", "v_finding", "v_usage"),
@@ -114,12 +113,6 @@ def twins() -> Iterator[tuple[Talk, Talk]]:
 @pytest.fixture(scope="module")
 def hostile(twins: tuple[Talk, Talk]) -> Talk:
     return twins[0]
-
-
-def powers(text: str) -> set[str]:
-    """Characters that steer: every control but the line feed, overrides of direction, invisible ones, half ones."""
-    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-    return {f"U+{ord(each):04X}" for each in text if unicodedata.category(each) in kinds and each not in "\n\u200c\u200d"}
 
 
 def test_the_words_have_every_power_and_the_tame_ones_none() -> None:
