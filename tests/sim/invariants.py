@@ -252,7 +252,7 @@ class Invariants:
         row = self.conn.execute(
             "SELECT trial_id, state FROM container JOIN trial USING (trial_id) WHERE docker_id = ?", (container_id,)
         ).fetchone()
-        if row is not None and row["state"] in ("reserved", "preparing", "running"):
+        if row is not None and row["state"] in ("reserved", "preparing", "running") and not self.sim.old_is_heard:
             self._broken(
                 "nothing is torn down under a living agent", f"the container of {trial_label(row[0])} is removed while that is {row[1]}"
             )
@@ -269,17 +269,18 @@ class Invariants:
         container, argv, process = made.container, tuple(made.spec.argv), made.process
         if process is None or not self.ours(container):
             return
-        name = argv[3] if len(argv) > 3 else ""
+        name, judged = argv[3] if len(argv) > 3 else "", not self.sim.old_is_heard
         if name == AGENT:
-            self._agent_starts(container)
+            if judged:
+                self._agent_starts(container)
             self._agents[container.id].add(process.session)
-        elif name == VERIFIER or argv[2:3] == (PREPARE,):
+        elif judged and (name == VERIFIER or argv[2:3] == (PREPARE,)):
             if self._alive_sessions(container, self._agents):
                 self._broken("no verifier beside a living agent", f"in {container.name}")
             if self._alive_sessions(container, self._verifiers):
                 self._broken("one verifier at a time", f"in {container.name}")
-            if name == VERIFIER:
-                self._verifiers[container.id].add(process.session)
+        if name == VERIFIER:
+            self._verifiers[container.id].add(process.session)
 
     def _agent_starts(self, container: ContainerRecord) -> None:
         if self._agents[container.id]:
