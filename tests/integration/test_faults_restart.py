@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 WAITS = "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"
 ARMS: dict[str, dict[str, Any]] = {"plain": {"kind": "codex", "drive": "turn"}, "w": {"kind": "command", "argv": ["sh", "-c", WAITS]}}
 TEST = "touch /logs/verifier/began; until [ -e /logs/verifier/go ]; do sleep 0.05; done; echo 1 >/logs/verifier/reward.txt\n"
-MORE = 6
+MORE = 4
 TURN = [
     {"run": "echo run >>/logs/artifacts/runs"},
     *[{"run": "sleep 2; echo more >>/logs/artifacts/more"} for _ in range(MORE)],
