@@ -155,7 +155,8 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     passed += [Fact(f"gate {gate.name}", gate.value, "arm") for gate in await agent.gates(env)]
     await ways.close_ways(world, trial_id, "gate")
     if world.fixed.gates_only:
-        raise GateFailed(ACCEPTED, "; ".join(f"{fact.name.removeprefix('gate ')}: {fact.value}" for fact in passed))
+        shown = "; ".join(f"{fact.name.removeprefix('gate ')}: {fact.value}" for fact in passed)
+        raise GateFailed(ACCEPTED, shown or "its container is up, and there is no gate")
     exec_id = await agent.create(env)
     started_mono_ms = world.clock.mono_ms()
     if agent.needs_model:
