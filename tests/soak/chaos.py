@@ -25,8 +25,10 @@ from anyio import to_thread
 from tests.support.model_rig import ModelProcessRig
 from tests.support.private_engine import PrivateEngine
 from tests.support.process_rig import START_S
+from tests.support.rig import PATIENCE_S
 
 DAEMON, GATEWAY, DOCKERD = "daemon", "gateway", "dockerd"
+RUNNING, STARTING = "agent running", "agent starting"
 YOUNG_SHARE, YOUNG_S = 0.15, (0.05, 4.0)
 """So many lives are ended before they are this old: in start-up, recovery, the first admissions."""
 LIFE_S = (10.0, 75.0)
@@ -50,18 +52,19 @@ class Kill:
     away_s: float
     phases: dict[str, int]
     running: tuple[int, ...]
+    starting: tuple[int, ...]
+    """Begun by the ledger, and nobody has written down yet that they were seen."""
     ready: bool
     """Whether the daemon's life had come as far as its first admission; true of others."""
 
 
 @dataclass
 class Chaos:
-    """``pace`` stretches or shortens lives; ``low_water``: with fewer open cells than this the next daemon finds one more replicate."""
+    """``low_water``: with fewer open cells than this the next daemon finds one more replicate."""
 
     rig: ModelProcessRig
     engine: PrivateEngine
     seed: int
-    pace: float
     low_water: int
     say: Callable[[str], None]
     kills: list[Kill] = field(default_factory=list)
@@ -76,35 +79,67 @@ class Chaos:
             group.start_soon(self._daemon, until_s)
             group.start_soon(self._gateway, until_s)
 
+    async def strike_running(self, times: int, agents: int) -> None:
+        """Kill daemon and gateway so often, one after the other, each pair once so many agents run; however slow the machine is.
+
+        Nothing more is killed when the campaign is over before.
+        """
+        chance = random.Random(f"{self.seed}:pairs")
+        for _ in range(times):
+            if not await self._running(agents):
+                return
+            for strike, bring in ((self._kill_daemon, self._next), (self._kill_gateway, self.rig.gateway.start)):
+                away_s = chance.uniform(*AWAY_S[0])
+                await strike(away_s)
+                await anyio.sleep(away_s)
+                bring()
+            await self.lives()
+            await self.rig.gateway.serving()
+
+    async def _running(self, agents: int) -> bool:
+        """Wait until so many agents run, fewer when not as many cells are left; False: none will."""
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                left = self._rows("SELECT count(*) FROM cell_state WHERE state IN ('open', 'claimed')")[0][0]
+                if not left:
+                    return False
+                if sum(_phase(*row[1:]) == RUNNING for row in self._rows(_LIVE)) >= min(agents, left):
+                    return True
+                await anyio.sleep(0.1)
+
     async def _daemon(self, until_s: float) -> None:
         chance = random.Random(f"{self.seed}:{DAEMON}")
         async for away_s in self._moments(chance, until_s):
-            process = self.rig.process
-            assert process is not None
-            if process.poll() is not None:
-                self.by_themselves.append(f"daemon, with {process.returncode}")
-            await self.rig.kill()
-            self._record(DAEMON, away_s)
+            await self._kill_daemon(away_s)
             await anyio.sleep(away_s)
-            self._grow()
-            self.launch()
+            self._next()
 
     async def _gateway(self, until_s: float) -> None:
         chance = random.Random(f"{self.seed}:{GATEWAY}")
-        gateway = self.rig.gateway
         async for away_s in self._moments(chance, until_s):
-            status = await gateway.end(signal.SIGKILL)
-            if status != -signal.SIGKILL:
-                self.by_themselves.append(f"gateway, with {status}")
-            self._record(GATEWAY, away_s)
+            await self._kill_gateway(away_s)
             await anyio.sleep(away_s)
-            gateway.start()
+            self.rig.gateway.start()
+
+    async def _kill_daemon(self, away_s: float) -> None:
+        process = self.rig.process
+        assert process is not None
+        if process.poll() is not None:
+            self.by_themselves.append(f"daemon, with {process.returncode}")
+        await self.rig.kill()
+        self._record(DAEMON, away_s)
+
+    async def _kill_gateway(self, away_s: float) -> None:
+        status = await self.rig.gateway.end(signal.SIGKILL)
+        if status != -signal.SIGKILL:
+            self.by_themselves.append(f"gateway, with {status}")
+        self._record(GATEWAY, away_s)
 
     async def _moments(self, chance: random.Random, until_s: float) -> AsyncIterator[float]:
         """How long to stay away, each time that a life is to end."""
         while True:
             young, coin = chance.random() < YOUNG_SHARE, chance.randrange(2)
-            life_s = chance.uniform(*YOUNG_S) if young else chance.uniform(*LIFE_S) * self.pace
+            life_s = chance.uniform(*YOUNG_S) if young else chance.uniform(*LIFE_S)
             away_s = chance.uniform(*AWAY_S[coin])
             if time.monotonic() + life_s > until_s:
                 return
@@ -115,6 +150,10 @@ class Chaos:
         """A daemon; its life is not waited for."""
         with (self.rig.root / "log").open("ab") as log:
             self.rig.process = self.rig.popen(stdout=log, stderr=log, process_group=0)
+
+    def _next(self) -> None:
+        self._grow()
+        self.launch()
 
     async def lives(self) -> None:
         """Until the last daemon that was launched is ready: one that has not come as far knows no orderly end."""
@@ -131,15 +170,14 @@ class Chaos:
         took_s = time.monotonic() - began_s
         if status != 0:
             self.by_themselves.append(f"daemon, at SIGTERM, with {status}")
-        self._grow()
-        self.launch()
+        self._next()
         return took_s
 
-    async def strike_dockerd(self, times: int) -> None:
-        """Kill dockerd so often under running trials; its containers go on (live-restore)."""
+    async def strike_dockerd(self, times: int, agents: int = 0) -> None:
+        """Kill dockerd so often, at random moments, or when so many agents run; its containers go on (live-restore)."""
         chance = random.Random(f"{self.seed}:{DOCKERD}")
         for _ in range(times):
-            await anyio.sleep(chance.uniform(*DOCKERD_LIFE_S))
+            await (self._running(agents) if agents else anyio.sleep(chance.uniform(*DOCKERD_LIFE_S)))
             away_s = chance.uniform(*DOCKERD_AWAY_S)
             self._record(DOCKERD, away_s)  # the daemon goes on: what it met is read before
             await to_thread.run_sync(self.engine.kill)
@@ -149,14 +187,15 @@ class Chaos:
     def _record(self, victim: str, away_s: float) -> None:
         """What the kill met.  A killed daemon writes no more: what is read then is what its end met."""
         phases: Counter[str] = Counter()
-        running: list[int] = []
+        running: dict[str, list[int]] = {RUNNING: [], STARTING: []}
         for trial_id, state, has_agent, seen in self._rows(_LIVE):
-            if state == "running" and has_agent and seen:
-                running.append(trial_id)
-            phases[_phase(state, bool(has_agent), bool(seen))] += 1
+            phase = _phase(state, has_agent, seen)
+            running.get(phase, []).append(trial_id)
+            phases[phase] += 1
         ready = victim != DAEMON or bool(self._rows("SELECT ready_at_ms IS NOT NULL FROM run ORDER BY run_id DESC LIMIT 1")[0][0])
         at_s = time.monotonic() - self.began_s
-        kill = Kill(victim, round(at_s, 3), time.time_ns() // 1_000_000, round(away_s, 3), dict(phases), tuple(running), ready)
+        agents = (tuple(running[RUNNING]), tuple(running[STARTING]))
+        kill = Kill(victim, round(at_s, 3), time.time_ns() // 1_000_000, round(away_s, 3), dict(phases), *agents, ready)
         self.kills.append(kill)
         with (self.rig.root / "kills.jsonl").open("a") as file:
             file.write(json.dumps(asdict(kill)) + "\n")
@@ -179,10 +218,10 @@ class Chaos:
         path.write_text(re.sub(r"^replicates = \d+$", f"replicates = {self.replicates}", path.read_text(), flags=re.MULTILINE))
 
 
-def _phase(state: str, has_agent: bool, seen: bool) -> str:
+def _phase(state: str, has_agent: int, seen: int) -> str:
     """A trial's state; of a running one whether its agent begins, runs or ends; of one at rest, teardown."""
     if state == "running":
-        return ("agent running" if seen else "agent starting") if has_agent else "agent ending"
+        return (RUNNING if seen else STARTING) if has_agent else "agent ending"
     return state if state in ("reserved", "preparing", "verifying") else "teardown"
 
 

@@ -211,7 +211,7 @@ def _asked_once(trials: Iterable[Trial], answers: Sequence[Answered]) -> Line:
     times: Counter[tuple[str, int | None]] = Counter()
     strange = set()
     for answer in answers:
-        if answer.outcome != "completed":
+        if answer.outcome != "completed" or answer.step is None:  # None: a goal's own turn before its task has come, answered by nothing
             continue
         if _thread(answer, by_thread) is None:
             strange.add(answer.conversation)
@@ -294,8 +294,11 @@ def _sound(rig: Rig) -> Line:
 
 def _passed_over(victim: str, cells: Cells, trials: Mapping[int, Trial], kills: Sequence[Kill], rig: Rig) -> list[Line]:
     """What became of the agents that ran while a daemon, or a dockerd, was killed.  Of the latter's there is no bar for the share."""
-    over = Counter(trial_id for kill in kills if kill.victim == victim for trial_id in kill.running)
     codes = {row[0]: row[1:] for row in rig.sql("SELECT trial_id, code, reason, evidence_json FROM void WHERE undone_at_ms IS NULL")}
+    over = Counter(trial_id for kill in kills if kill.victim == victim for trial_id in kill.running)
+    # Of those that were just beginning, the ones of which the next daemon did not find that they never had.
+    beginning = Counter(trial_id for kill in kills if kill.victim == victim for trial_id in kill.starting)
+    over += Counter({which: times for which, times in beginning.items() if codes.get(which, ("",))[0] != "daemon_lost"})
     gateway_ms = [kill.at_ms for kill in kills if kill.victim == GATEWAY]
     good, wrong, lost = 0, [], []
     for trial_id in sorted(over):

@@ -13,13 +13,16 @@ from tests.support.private_engine import PrivateEngine
 
 LISTS = {
     "containers": ("ps", "-aq"),
-    "networks": ("network", "ls", "-q"),
+    "networks": ("network", "ls", "--format", "{{.Name}}"),
     "volumes": ("volume", "ls", "-q"),
 }
 
 
 def on_engine(engine: PrivateEngine) -> dict[str, set[str]]:
-    """Ids by kind, and the interfaces of the engine's own network namespace."""
+    """What there is by kind, and the interfaces of the engine's own network namespace.
+
+    Ids; networks by name, for the engine's own get another id when it starts.
+    """
     found = {kind: set(_output("docker", "-H", engine.url, *words).split()) for kind, words in LISTS.items()}
     links = _output(*engine.ip_command, "-o", "link").splitlines()
     return {**found, "interfaces": {line.split(": ")[1].partition("@")[0] for line in links}}

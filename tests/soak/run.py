@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from marathond.flow.sight import PROOF_MAX_MS
 from tests.soak import leavings
 from tests.soak.cells import Cells
 from tests.soak.chaos import DAEMON, DOCKERD, GATEWAY, Chaos
@@ -30,6 +31,8 @@ from tests.support.private_engine import PrivateEngine
 
 AT_ONCE = 8
 """Trials."""
+AGENTS = 3
+SWEPT_S = PROOF_MAX_MS / 1000 + 60
 SETTLE_S = 60.0
 """For what the kernel takes away by itself after the last of its users ended."""
 
@@ -38,14 +41,15 @@ SETTLE_S = 60.0
 class Plan:
     """``minutes`` of kills of daemon and gateway, at least ``kills`` of them; then ``dockerd_kills``; then at most ``drain_s`` to the end.
 
-    ``pace``: shorter lives below 1.  ``low_water``: so many open cells at least, while there are kills.
+    ``pairs``: in place of the minutes, so many pairs of kills, each when at least three agents run: takes as long as the machine needs.
+    ``low_water``: so many open cells at least, while there are kills.
     """
 
     minutes: float
     seed: int
     kills: int
     dockerd_kills: int = 5
-    pace: float = 1.0
+    pairs: int = 0
     low_water: int = AT_ONCE
     drain_s: float = 1500.0
     cells: Cells = field(default_factory=Cells)
@@ -68,10 +72,10 @@ async def soak(engine: PrivateEngine, plan: Plan, say: Callable[[str], None]) ->
             rig = ModelProcessRig(engine.url, provider, tasks=tasks, arms=plan.cells.arms(), overrides=_overrides(plan.cells))
             lines: list[Line] = []
             async with _ended(rig, engine):
-                chaos = Chaos(rig, engine, plan.seed, plan.pace, plan.low_water, say)
+                chaos = Chaos(rig, engine, plan.seed, plan.low_water, say)
                 try:
                     with anyio.fail_after(plan.bound_s):
-                        lines += await _lives(rig, chaos, plan)
+                        lines += await _lives(rig, chaos, plan, before)
                         lines += count(rig, plan.cells, chaos.replicates, chaos.kills, answers.all)
                         lines += await _left(engine, rig, plan, before)
                     _keep_if(lines, rig, Path(folder), engine)
@@ -107,14 +111,14 @@ async def _ended(rig: ModelProcessRig, engine: PrivateEngine) -> AsyncIterator[N
             shutil.rmtree(rig.root)
 
 
-async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan) -> list[Line]:
+async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan, before: dict[str, set[str]]) -> list[Line]:
     """Kills, drain, and an orderly end of daemon and gateway."""
-    await chaos.strike(plan.minutes)
+    await (chaos.strike_running(plan.pairs, AGENTS) if plan.pairs else chaos.strike(plan.minutes))
     lines = []
     if plan.dockerd_kills:
         took_s = await chaos.restart()
         lines.append(Line("SIGTERM in between", None, f"the daemon ended in {took_s:.1f} s"))
-        await chaos.strike_dockerd(plan.dockerd_kills)
+        await chaos.strike_dockerd(plan.dockerd_kills, 1 if plan.pairs else 0)
     chaos.say(f"{time.monotonic() - chaos.began_s:6.0f} s  no more kills: drain to the end")
     began_s, drained = time.monotonic(), ""
     try:
@@ -123,6 +127,7 @@ async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan) -> list[Line]:
         drained = str(error)[:6000]
     lines.append(Line("drained", not drained, drained or f"in {time.monotonic() - began_s:.0f} s, bound {plan.drain_s:.0f} s"))
     await chaos.lives()
+    await _swept(chaos, before)
     await rig.gateway.serving()
     rig.strike(signal.SIGTERM)
     ends = {DAEMON: await rig.ended(), GATEWAY: await rig.gateway.end()}
@@ -133,6 +138,16 @@ async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan) -> list[Line]:
     dockerd = len(chaos.kills) - struck
     lines.append(Line("kills of dockerd", dockerd >= plan.dockerd_kills, f"{dockerd} under live-restore, bar {plan.dockerd_kills}"))
     return lines
+
+
+async def _swept(chaos: Chaos, before: dict[str, set[str]]) -> None:
+    """Give the daemon's sweeper its time: a container of a question or a proof is an orphan only when it is some minutes old."""
+    with anyio.move_on_after(SWEPT_S):
+        while True:
+            now = await to_thread.run_sync(leavings.on_engine, chaos.engine)
+            if not any(now[kind] - before[kind] for kind in leavings.LISTS):
+                return
+            await anyio.sleep(1.0)
 
 
 async def _left(engine: PrivateEngine, rig: ModelProcessRig, plan: Plan, before: dict[str, set[str]]) -> list[Line]:
