@@ -18,10 +18,19 @@ from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, I
 from marathond.ports.engine import ExecSpec
 from tests.sim.programs import FAKE_SERVER
 
-GATE_CODES = ("gate_failed", "sidecar_failed", "config_mismatch", "model_unreachable", "gateway_failed")
-DRIVE_CODES = ("model_failed", "usage_limit", "driver_failed", "dead_agent", "gateway_failed")
+GATE_CODES = (
+    *("gate_failed", "sidecar_failed", "config_mismatch", "model_unreachable", "gateway_failed"),
+    *("loopx_python", "loopx_copies", "loopx_profile", "loopx_command", "loopx_node", "loopx_skills", "loopx_setup"),
+    *("loopx_body", "loopx_doctor", "loopx_quota", "loopx_left"),
+)
+DRIVE_CODES = ("model_failed", "usage_limit", "driver_failed", "dead_agent", "gateway_failed", "loopx_failed")
 ENDS = (EndedBy.BLOCKED, EndedBy.UNBLOCK_CAP, EndedBy.TURN_CAP, EndedBy.NO_PROGRESS, EndedBy.TOKEN_BUDGET, EndedBy.MONEY)
 GATE_S = 10.0
+
+
+def _in_turn(env: Environment, codes: Sequence[str]) -> str:
+    """By the trial's number: a campaign that fails often meets them all."""
+    return codes[int(env.run_dir.root.name.removeprefix("t")) % len(codes)]
 
 
 class FakeAgent:
@@ -59,7 +68,7 @@ class FakeAgent:
             if result.exit_code:
                 raise GateFailed("gate_failed", f"{name}: exit {result.exit_code}: {result.output.strip()}")
         if rng.random() < self.unkind:
-            raise GateFailed(rng.choice(GATE_CODES), "the scripted gate said no")
+            raise GateFailed(_in_turn(env, GATE_CODES), "the scripted gate said no")
         return [GatePassed("model", "answered")]
 
     async def create(self, env: Environment) -> str | None:
@@ -75,7 +84,7 @@ class FakeAgent:
         await env.log.append("driving", {"entries": len(await env.log.entries())})
         dice = rng.random()
         if dice < self.unkind:
-            raise GateFailed(rng.choice(DRIVE_CODES), "the scripted driver gave up")
+            raise GateFailed(_in_turn(env, DRIVE_CODES), "the scripted driver gave up")
         if dice < self.unkind + 0.15:
             return AgentEnd(None, "driver", rng.choice(ENDS))
         info = await env.engine.wait_exec(exec_id)

@@ -44,6 +44,8 @@ def directed() -> Mapping[str, Script]:
         "accepted": _shaped(calm["accepted"], gates_only=True),
         "undead": replace(_shaped(calm["undead"], arms=("plain", "strict", "driven"), unkind=0.0), rates={"pause_refused": 1.0}),
         "codes": _shaped(calm["codes"], arms=("checked", "driven", "solution"), unkind=0.35),
+        "gates": _shaped(calm["gates"], **DRIVEN, unkind=0.0, agent_unkind=0.9),
+        "drivers": _shaped(calm["drivers"], **DRIVEN, unkind=0.0, agent_unkind=0.5),
         "proxied": _shaped(calm["proxied"], tasks=("proxied", "net"), arms=("plain", "nothing"), replicates=2),
         "host": replace(calm["host"], host_rates={"run_dir_fails": 0.3, "out_dir_fails": 0.3, "limits_ignored": 0.3}),
         "edited": replace(calm["edited"], acts=("task_changed", "task_changed", "kill", "image_removed", "image_removed", "stop_now")),
@@ -55,7 +57,8 @@ def directed() -> Mapping[str, Script]:
     }
 
 
-NAMED = ("accepted", "undead", "codes", "proxied", "host", "edited", "creates", "networks", "containers")
+DRIVEN = {"arms": ("driven", "nothing"), "tasks": ("offline", "net", "healthy", "uploads"), "replicates": 2}
+NAMED = ("accepted", "undead", "codes", "gates", "drivers", "proxied", "host", "edited", "creates", "networks", "containers")
 CREATES = tuple(
     f"{call}_{how}"
     for call in ("network_create", "container_create", "container_start", "exec_create", "exec_start")

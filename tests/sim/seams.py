@@ -73,7 +73,8 @@ def replaced(sim: Sim) -> Iterator[None]:
         stack.enter_context(mock.patch("marathond.flow.same_task.read_task", read_task))
         for module in ("job", "trial"):
             stack.enter_context(mock.patch(f"marathond.tasks.layout.{module}.json_bytes", _json))
-        AGENTS[AgentKind.CODEX] = FakeAgent(lambda trial, what: sim.programs.rng(trial, "fake", what), sim.shape.unkind)
+        unkind = sim.shape.unkind if sim.shape.agent_unkind is None else sim.shape.agent_unkind
+        AGENTS[AgentKind.CODEX] = FakeAgent(lambda trial, what: sim.programs.rng(trial, "fake", what), unkind)
         trio_run._r.seed(f"{sim.seed}:scheduler")
         gc.disable()
         try:

@@ -100,6 +100,8 @@ class Shape:
     unkind: float
     audited: bool
     gates_only: bool = False
+    agent_unkind: float | None = None
+    """Of the fake agent's own gates and driver; None: as ``unkind``."""
 
     @property
     def cells(self) -> int:
