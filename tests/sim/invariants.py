@@ -63,7 +63,8 @@ class Invariants:
         self.sim, self.conn = sim, conn
         self._saw: list[tuple[str, int]] = []
         self._agents: dict[str, set[int]] = defaultdict(set)
-        """Container → sessions of its agents."""
+        """Container → sessions of its agents that live."""
+        self._begun: set[str] = set()
         self._verifiers: dict[str, set[int]] = defaultdict(set)
         self._cells: dict[str, int] = {}
         """Token of a claim → its cell."""
@@ -237,7 +238,9 @@ class Invariants:
         if engine.touched:
             self._broken("what is not ours is not touched", f"{verb}: {engine.touched}")
             engine.touched.clear()
-        if verb == "exec.start" and (made := engine.execs.get(thing)) is not None:
+        if verb in ("process.end", "process.kill", "container.die"):
+            self._pruned(thing)
+        elif verb == "exec.start" and (made := engine.execs.get(thing)) is not None:
             self._started(made)
         elif verb == "container.create" and (container := engine.containers.get(thing)) is not None:
             self._created(container)
@@ -247,6 +250,14 @@ class Invariants:
             ours = network.labels.get(LABEL_LEDGER) == LEDGER_ID
             if ours and not self._known("network_lease", "network_name", network.name):
                 self._broken("the row comes before the act", f"network {network.name} was made, and no lease names it")
+
+    def _pruned(self, container_id: str) -> None:
+        """A session without a process is over, and its number may be another's from now on."""
+        container = self.sim.engine.containers.get(container_id)
+        alive = {process.session for process in container.processes.values()} if container is not None else set()
+        for sessions in (self._agents, self._verifiers):
+            if container_id in sessions:
+                sessions[container_id] &= alive
 
     def _removed(self, container_id: str) -> None:
         row = self.conn.execute(
@@ -283,8 +294,9 @@ class Invariants:
             self._verifiers[container.id].add(process.session)
 
     def _agent_starts(self, container: ContainerRecord) -> None:
-        if self._agents[container.id]:
+        if container.id in self._begun:
             self._broken("an agent is begun once", f"in {container.name}")
+        self._begun.add(container.id)
         cell = self._cells.get(container.labels[LABEL_CLAIM])
         for other in self.sim.engine.containers.values():
             rival = other is not container and self.ours(other) and self._cells.get(other.labels[LABEL_CLAIM]) == cell
