@@ -6,13 +6,16 @@ import gzip
 import multiprocessing
 import os
 import random
+import signal
 import socket
 import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.ledgers import T0, arm, bring_to, file_ledger, fill, let_go, memory_ledger, submission, task
@@ -20,6 +23,7 @@ from support.schema_text import schema
 
 from marathond.cli import house
 from marathond.ledger import migrate as m
+from marathond.ledger import open as opening
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
 from marathond.ledger.open import open_for_daemon, open_readonly
@@ -50,11 +54,8 @@ def _open(path: str) -> None:
 
 def test_f05_a_migration_killed_at_random_moments_is_gone_on_with(folder: Path) -> None:
     """All steps from the first version on, killed again and again until one try comes through."""
-    moments, path = random.Random(9), folder / "ledger.db"
-    path.write_bytes(gzip.decompress((DATA / "version-1.db.gz").read_bytes()))
-    with closing(connect(path, mode="rw")) as c:
-        status = path.stat()
-        c.execute("UPDATE ledger_identity SET path = ?, device = ?, inode = ?, host = ?", (str(path), status.st_dev, status.st_ino, HOST))
+    moments, path = random.Random(9), version_1(folder / "ledger.db")
+    with closing(connect(path, mode="ro")) as c:
         before = events(c)
     seen, longest_s, killed = set[int](), 0.005, 0
     for _ in range(200):
@@ -81,6 +82,58 @@ def test_f05_a_migration_killed_at_random_moments_is_gone_on_with(folder: Path) 
     for each in backups:  # whatever was renamed to its name is whole
         with closing(sqlite3.connect(f"file:{each}?mode=ro", uri=True)) as c:
             assert c.execute("PRAGMA integrity_check").fetchone()[0] == "ok" and events(c) == before
+
+
+def _open_up_to(path: str, statement: int, seen: Connection | None = None) -> None:
+    """Killed before the given statement of the opening; ``seen``: told of all of them instead."""
+    said: list[str] = []
+
+    def trace(sql: str) -> None:
+        said.append(sql)
+        if seen is None and len(said) > statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        conn = connect(*args, **kwargs)
+        conn.set_trace_callback(trace)
+        return conn
+
+    opening.connect = watched
+    _open(path)
+    if seen is not None:
+        seen.send(said)
+
+
+def version_1(path: Path) -> Path:
+    """At its place."""
+    path.write_bytes(gzip.decompress((DATA / "version-1.db.gz").read_bytes()))
+    with closing(connect(path, mode="rw")) as c:
+        status = path.stat()
+        c.execute("UPDATE ledger_identity SET path = ?, device = ?, inode = ?, host = ?", (str(path), status.st_dev, status.st_ino, HOST))
+    return path
+
+
+def test_f05_a_migration_killed_at_each_border_of_a_transaction_is_gone_on_with(folder: Path) -> None:
+    ours, theirs = FORK.Pipe()
+    whole = FORK.Process(target=_open_up_to, args=(str(version_1(folder / "whole.db")), 0, theirs))
+    whole.start()
+    statements: list[str] = ours.recv()
+    whole.join()
+    borders = [n for n, sql in enumerate(statements) if sql.startswith(("COMMIT", "PRAGMA user_version ="))]
+    assert len(borders) >= 2 * (m.LATEST - 1)
+    for number in [*borders, *random.Random(4).sample(range(len(statements)), 3)]:
+        path = version_1(folder / f"{number}.db")
+        with closing(connect(path, mode="ro")) as c:
+            before = events(c)
+        process = FORK.Process(target=_open_up_to, args=(str(path), number))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        _open(str(path))  # the next start
+        with closing(open_readonly(path)) as c:
+            assert events(c) == before and m.version_of(c) == m.LATEST, statements[number]
+        for each in folder.glob(f"{number}.db*"):
+            each.unlink()
 
 
 CELLS = 240
