@@ -26,7 +26,7 @@ from marathond.flow import environment, gates, grading, ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.same_task import same_task
 from marathond.flow.teardown import tear_down
-from marathond.flow.watching import SESSION, TIMER_GRACE_S, watch
+from marathond.flow.watching import TIMER_GRACE_S, watch
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, findings, trials
@@ -178,7 +178,6 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     log.info("agent_started", trial=trial_label(trial_id), arm=context.arm, task=context.task, limit_s=limit.limit_s, origin=limit.origin)
     if exec_id is not None:
         await _begin(world, env, exec_id)
-        await _note_session(world, trial_id, exec_id)
 
 
 async def _environment(
@@ -223,16 +222,9 @@ async def _begin(world: World, env: Environment, exec_id: str) -> None:
     except EngineTimeout as error:
         info = await world.look(lambda: world.engine.inspect_exec(exec_id))
         if info is None:
-            raise GateFailed("container_lost", f"the engine forgot the agent's exec while it was started: {error}") from error
+            # Its container may well run, under live-restore: not lost, but nobody can say whether the agent began in it.
+            raise GateFailed("engine_failed", f"the engine forgot the agent's exec while it was started: {error}") from error
         if not (info.running or info.exit_code is not None):
             raise
     except EngineError as error:
         raise GateFailed("agent_not_started", str(error)) from error
-
-
-async def _note_session(world: World, trial_id: int, exec_id: str) -> None:
-    """Write down which session the agent's processes have: an engine that restarts under live-restore forgets the exec (fault b18)."""
-    seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
-    if seen is not None and seen.pid:
-        fact = Fact(SESSION, str(seen.pid), "engine")
-        await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())

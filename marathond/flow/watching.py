@@ -13,7 +13,7 @@ import anyio
 
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import EngineError, GateFailed
-from marathond.core.model import Arm, EndedBy, Task, trial_label
+from marathond.core.model import AfterAgent, Arm, EndedBy, Task, trial_label
 from marathond.flow import collecting, grading, ways
 from marathond.flow.agent_findings import write_end
 from marathond.flow.agentlog import LedgerLog
@@ -96,6 +96,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
     if row.exec_id is not None:
+        await _note_session(world, context.trial_id, row.exec_id)
         end = await _ended(world, context, env, agent, row.exec_id)
     death = await _death(world, context.trial_id, container_id, row.exec_id, arm, agent)
     # An agent that did not end well may have died with its container, which the engine shows as running for a moment longer.
@@ -193,18 +194,29 @@ async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:
     return AgentEnd(info.exit_code, "exec") if info is not None and not info.running and info.exit_code is not None else None
 
 
+async def _note_session(world: World, trial_id: int, exec_id: str) -> None:
+    """Write down which session the agent's processes have: an engine that restarts under live-restore forgets the exec (fault b18).
+
+    At every attachment: a daemon may have been killed right after the agent's start.
+    """
+    seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    if seen is not None and seen.pid:
+        fact = Fact(SESSION, str(seen.pid), "engine")
+        await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
+
+
 async def _death(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm, agent: Agent) -> Death:
     if exec_id is None:
         info = await world.look(lambda: world.engine.inspect_container(container_id))
         return Death((), (), container_running=info is not None and info.running)
     seen = await world.look(lambda: world.engine.inspect_exec(exec_id))
-    pids = [seen.pid] if seen is not None and seen.pid else []
+    pids, policy = [seen.pid] if seen is not None and seen.pid else [], arm.after_agent
     if seen is None:
         known = (await world.ledger.read(show.show, trial_id)).facts
         pids = [int(fact.value) for fact in known if fact.name == SESSION]
-    return await prove_death(
-        world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix
-    )
+        # Forgotten before anybody could ask for its session: what is the agent's nobody can tell, and none of it may live on (fault b07).
+        policy = policy if pids else AfterAgent.KILL_ALL
+    return await prove_death(world, container_id, pids, policy, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix)
 
 
 async def _record_end(

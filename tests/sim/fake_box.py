@@ -81,7 +81,7 @@ class ExecRecord:
 class ContainerRecord:
     """One container.  ``status``: created, running, paused, exited.  ``files``: what programs left outside of the mounts.
 
-    ``uploads``: target folder → the host's folder whose content was put there.
+    ``uploads``: target folder → the host's folder whose content was put there.  ``ended_unseen``: while the engine was away.
     """
 
     id: str
@@ -94,6 +94,8 @@ class ContainerRecord:
     oom_killed: bool = False
     started_at: str = ""
     attached_network: str | None = None
+    foreign: bool = False
+    ended_unseen: bool = False
     undeletable: bool = False
     processes: dict[int, ProcessRecord] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)

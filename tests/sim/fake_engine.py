@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -22,6 +21,7 @@ from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.ports.clock import Clock
 from marathond.ports.engine import EngineEvent
 from tests.sim.fake_box import KILLED, ContainerRecord, Resolve
+from tests.sim.fake_requests import Request, Subscription
 from tests.sim.fake_state import EngineState
 from tests.sim.faults import FaultModel
 from tests.sim.switch import DeadSwitch
@@ -38,39 +38,11 @@ COMPLETES = 0.9
 """How likely a request whose client is gone completes all the same."""
 LATENCY_S = {"network.create": 0.1, "container.create": 0.08, "container.start": 0.4, "container.remove": 0.3, "network.remove": 0.2}
 QUICK_S = 0.01
-QUEUE_MAX = 256
+UNKNOWN_EXIT = 255
+COLLECTED_S = 10.0
+"""Of an exec that ended, in the simulation's short days; a real engine takes 5 to 10 minutes."""
 RESYNC = EngineEvent("marathond", "resync", "", {})
 CUT = EngineEvent("marathond", "cut", "", {})
-
-
-class Request:
-    """One request on its way; ``subject``: the id or subnet it is about; ``done``: it had its effect."""
-
-    __slots__ = ("call", "done", "effect", "reads", "subject")
-
-    def __init__(self, call: str, effect: Callable[[], Any], *, reads: bool, subject: str) -> None:
-        self.call, self.effect, self.reads, self.subject, self.done = call, effect, reads, subject, False
-
-    def complete(self) -> None:
-        """With nobody left to hear of it."""
-        if not self.done:
-            self.done = True
-            try:
-                self.effect()
-            except EngineError:
-                return  # refused: nobody hears of that either
-
-
-class Subscription:
-    """One client's stream of events; bounded, the oldest are dropped."""
-
-    def __init__(self) -> None:
-        self.queue: deque[EngineEvent] = deque(maxlen=QUEUE_MAX)
-        self.ready = trio.Event()
-
-    def put(self, event: EngineEvent) -> None:
-        self.queue.append(event)
-        self.ready.set()
 
 
 class FakeEngine(EngineState):
@@ -89,7 +61,7 @@ class FakeEngine(EngineState):
     ) -> None:
         super().__init__(nursery, rng, clock, faults, resolve, version=version)
         self.name = name
-        self.up, self.hung, self.stopping, self.slow = True, False, False, False
+        self.hung, self.stopping, self.slow = False, False, False
         self.boot = 0
         self.answers = trio.Event()
         self.answers.set()
@@ -251,6 +223,10 @@ class FakeEngine(EngineState):
                 return EngineError(call, 500, "Server error: an error of the storage driver: input/output error")
             case "pool_exhausted":
                 return self.exhausted()
+            case "pull_failed":
+                return EngineError(call, 500, "Get https://registry.invalid/v2/: net/http: TLS handshake timeout")
+            case "build_failed":
+                return EngineError(call, 0, "The command '/bin/sh -c make' returned a non-zero code: 2")
             case "pause_refused":
                 return EngineError(call, 500, "cannot pause container: unable to freeze: device or resource busy")
             case "unpause_refused":
@@ -320,6 +296,8 @@ class FakeEngine(EngineState):
             case "events_lost":
                 self._silent = True
                 self.later(uniform(5.0, 120.0), lambda: setattr(self, "_silent", False))
+            case "execs_collected":
+                self.collect_execs(COLLECTED_S)
             case "subnet_rival" | "foreign_network":
                 self.add_foreign_network()
             case "label_forged":
@@ -395,6 +373,9 @@ class FakeEngine(EngineState):
         self.faults.trouble()
         for made in list(self.execs.values()):
             self.forget_exec(made)
+        for record in self.containers.values():
+            if record.ended_unseen:  # 28.5 does not know how it ended
+                record.exit_code, record.ended_unseen = record.exit_code if self.old else UNKNOWN_EXIT, False
         self.answers.set()
         self.changed("engine.up", "")
         self.later(self.rng.uniform(0.1, 5.0), self._reconnect)

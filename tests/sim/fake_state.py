@@ -24,7 +24,7 @@ import trio
 from marathond.core.errors import EngineError, NotFound, PoolExhausted, SubnetTaken
 from marathond.core.model import Mount
 from marathond.ports.clock import Clock
-from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerSpec, EngineInfo, ExecSpec, ImageInfo, Process
+from marathond.ports.engine import LABEL_TRIAL, ContainerSpec, EngineInfo, ExecSpec, ImageInfo, Process
 from tests.sim.fake_box import (
     KILLED,
     Box,
@@ -72,7 +72,7 @@ class EngineState:
         self.foreign: set[str] = set()
         self.touched: list[str] = []
         self.changed: Callable[[str, str], None] = lambda verb, thing: None
-        self.live_restore = False
+        self.live_restore, self.up = False, True
         self._serial, self._pid = 0, 1000
         self._dead_pids: list[int] = []
         self._missing_binary = False
@@ -154,8 +154,8 @@ class EngineState:
             raise NotFound(call, 404, f"No such container: {container_id}")
         return record
 
-    def create_container(self, spec: ContainerSpec) -> str:
-        """As ``POST /containers/create``."""
+    def create_container(self, spec: ContainerSpec, *, foreign: bool = False) -> str:
+        """As ``POST /containers/create``; ``foreign``: somebody else's."""
         image = self.images.get(spec.image_id)
         if image is None:
             raise NotFound("container.create", 404, f"No such image: {spec.image_id}")
@@ -167,8 +167,10 @@ class EngineState:
             if other.name == spec.name:
                 text = f'Conflict. The container name "/{spec.name}" is already in use by container "{other.id}".'
                 raise EngineError("container.create", 409, text)
-        record = ContainerRecord(self._id(), spec, self.clock.wall_ms(), image.env)
+        record = ContainerRecord(self._id(), spec, self.clock.wall_ms(), image.env, foreign=foreign)
         self.containers[record.id] = record
+        if foreign:
+            self.foreign.add(record.id)
         self.publish("container", "create", record.id, spec.labels)
         self.changed("container.create", record.id)
         return record.id
@@ -218,6 +220,7 @@ class EngineState:
         if not record.running:
             return
         record.status, record.exit_code, record.pid = "exited", status, 0
+        record.ended_unseen = not self.up
         for process in list(record.processes.values()):
             self._end_process(process, KILLED)
         record.thawed.set()
@@ -379,6 +382,11 @@ class EngineState:
             return None
         return made
 
+    def collect_execs(self, ended_before_s: float) -> None:
+        """Those that ended so long ago are forgotten."""
+        for made in [e for e in self.execs.values() if e.exit_code is not None and e.ended_s <= trio.current_time() - ended_before_s]:
+            self.forget_exec(made)
+
     def forget_exec(self, made: ExecRecord) -> None:
         self.execs.pop(made.id, None)
         made.known = False
@@ -398,14 +406,12 @@ class EngineState:
     def add_foreign_container(self, labels: Mapping[str, str], mounts: tuple[Mount, ...] = ()) -> str:
         """Somebody else's, running.  Never to be touched."""
         image = next(iter(self.images.values()))
-        made = self.create_container(ContainerSpec(f"other-{self._serial}", image.id, labels, None, mounts=mounts))
+        made = self.create_container(ContainerSpec(f"other-{self._serial}", image.id, labels, None, mounts=mounts), foreign=True)
         self.start_container(made)
-        self.foreign.add(made)
         return made
 
     def forge(self) -> None:
-        """Somebody else's container with the trial and the claim of one of ours, and another ledger's name."""
+        """Somebody else's container with the labels of one of ours, as tools that start a container anew copy them."""
         ours = [record for record in self.containers.values() if LABEL_TRIAL in record.labels and record.id not in self.foreign]
         if ours:
-            copied = self.rng.choice(ours).labels
-            self.add_foreign_container({LABEL_LEDGER: "another", LABEL_TRIAL: copied[LABEL_TRIAL], LABEL_CLAIM: copied[LABEL_CLAIM]})
+            self.add_foreign_container(self.rng.choice(ours).labels)

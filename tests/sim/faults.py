@@ -39,6 +39,8 @@ OF_CALLS: Mapping[str, Sequence[str]] = {
     "pause_refused": ("container.pause",),
     "unpause_refused": ("container.unpause",),
     "exec_missing_binary": ("exec.start", "exec.run"),
+    "pull_failed": ("image.pull",),
+    "build_failed": ("image.build",),
 }
 """Fault of a call → the calls that it can hit.  ``…_done``: no answer, and it completed on the server; ``…_undone``: no answer, and it
 never will; ``…_late``: no answer, and it completes only after the caller was told so."""
@@ -53,13 +55,15 @@ OF_ENGINE = (
     "engine_slow",
     "events_cut",
     "events_lost",
+    "execs_collected",
     "subnet_rival",
     "foreign_network",
     "label_forged",
     "disk_low",
     "routes_unknown",
 )
-"""``engine_restart``: without live-restore, containers exit 137; ``engine_restart_live``: with it.  The last two are the host's."""
+"""``engine_restart``: without live-restore, containers exit 137; ``engine_restart_live``: with it; ``execs_collected``: the engine forgets
+execs that ended some time ago.  The last two are the host's."""
 
 NAMES = (*OF_CALLS, *OF_CONTAINERS, *OF_ENGINE)
 

@@ -229,7 +229,7 @@ class Invariants:
 
     @staticmethod
     def ours(container: ContainerRecord) -> bool:
-        return container.labels.get(LABEL_LEDGER) == LEDGER_ID
+        return container.labels.get(LABEL_LEDGER) == LEDGER_ID and not container.foreign
 
     def changed(self, verb: str, thing: str) -> None:
         """The engine did something."""
