@@ -15,16 +15,16 @@ from unittest import mock
 
 from marathond.agents.command import CommandAgent
 from marathond.core.errors import EngineTimeout, GateFailed
-from marathond.core.model import TrialState
+from marathond.core.model import Arm, TrialState
 from marathond.core.score import ScoreReading
 from marathond.core.score.model import Number
 from marathond.flow import environment, grading, recovery, sweeper, teardown, trial, verify, watching
-from marathond.flow.ending import Death
+from marathond.flow.ending import Death, prove_death
 from marathond.flow.world import World
 from marathond.ledger import writer
 from marathond.ledger.verbs import networks, trials
 from marathond.ledger.verbs.context import TrialContext, cell_context
-from marathond.ports.agent import Environment
+from marathond.ports.agent import Agent, Environment
 from marathond.ports.engine import ContainerSpec
 from tests.sim.chaos import Script, script
 
@@ -68,11 +68,12 @@ def plant(
     more: tuple[Patch, ...] = (),
     rates: Mapping[str, float] | None = None,
     planned: tuple[tuple[float, str], ...] = (),
+    alone: bool = False,
 ) -> Callable[[F], F]:
     """The decorated function stands in every one of ``places`` (owner, name); ``more``: further patches of the same bug."""
 
     def add(instead: F) -> F:
-        PLANTS[name] = Plant(name, rules, (*((owner, at, instead) for owner, at in places), *more), rates or {}, planned)
+        PLANTS[name] = Plant(name, rules, (*((owner, at, instead) for owner, at in places), *more), rates or {}, planned, alone)
         return instead
 
     return add
@@ -201,6 +202,24 @@ PLANTS["verifier started beside a living agent"] = Plant(
     ("no verifier beside a living agent", "an ended agent is dead"),
     ((watching, "_death", _dead_already),),
 )
+
+
+@plant(
+    "agent of a forgotten exec lives on",
+    ("an ended agent is dead", "no verifier beside a living agent"),
+    (watching, "_death"),
+    planned=tuple((at_s, "engine_restart_live") for at_s in range(10, 90, 16)),
+    alone=True,
+)
+async def _by_exec_alone(world: World, trial_id: int, container_id: str, exec_id: str | None, arm: Arm, agent: Agent) -> Death:
+    """Only what the engine still knows can be running."""
+    seen = None if exec_id is None else await world.engine.inspect_exec(exec_id)
+    pids = [] if seen is None else [seen.pid]
+    return await prove_death(
+        world, container_id, pids, arm.after_agent, tool_sessions=agent.has_tool_sessions, harness=agent.harness_prefix
+    )
+
+
 PLANTS["verifier past its deadline is read"] = Plant(
     "verifier past its deadline is read",
     ("one verifier at a time", "a scored payload is final"),
