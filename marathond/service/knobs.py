@@ -69,7 +69,7 @@ KNOBS: dict[str, Knob] = {
         Knob(
             "admission.breaker_pause_s",
             300.0,
-            "seconds that admission stays closed then, and in which voids are counted",
+            "seconds that admission stays closed until one trial is tried, and in which voids are counted",
             low=1,
             high=86400,
         ),

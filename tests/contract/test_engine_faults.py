@@ -14,10 +14,12 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from support.execs import start_exec
+from support.outcome import wait_for
 from support.relay import Relay
 from support.rig import CALL_TIMEOUT_S
 
 from marathond.core.errors import ConfigError, EngineError, EngineTimeout, EngineUnreachable, NotFound
+from marathond.engine import execs
 from marathond.engine.docker import DockerEngine
 from marathond.engine.proof import engine_sees_files
 from marathond.ports.engine import ExecInfo, ExecSpec
@@ -115,6 +117,34 @@ async def test_b11_waiting_for_an_exec_and_events_survive_an_outage(bench, upstr
 
 
 @docker
+async def test_b10_an_end_is_waited_for_over_the_engine_s_own_errors_and_not_without_end(
+    bench, upstream: Path, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await bench.container()
+    async with Relay(short_tmp / "s", upstream) as relay:
+        engine = DockerEngine("x", relay.url, call_timeout_s=CALL_TIMEOUT_S)
+        exec_id = await start_exec(engine, container, ExecSpec(["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exit 5"]))
+        ended: list[ExecInfo | None] = []
+
+        async def wait() -> None:
+            ended.append(await engine.wait_exec(exec_id))
+
+        with anyio.fail_after(240):
+            async with anyio.create_task_group() as group:
+                relay.fails_at = (b"/exec/",)
+                group.start_soon(wait)
+                await wait_for(lambda: relay.failed >= 4)
+                await bench.shell(container, "touch /tmp/go")
+                relay.fails_at = ()
+            assert ended[0] is not None and ended[0].exit_code == 5
+            relay.fails_at = (b"/exec/",)
+            monkeypatch.setattr(execs, "OWN_ERRORS_S", 0.3)
+            with pytest.raises(EngineError, match="containerd: connection refused"):
+                await engine.wait_exec(exec_id)
+        await engine.aclose()
+
+
+@docker
 async def test_a_tcp_engine_answers_too(bench, upstream: Path) -> None:
     async def serve(client: SocketStream) -> None:
         async with client, await anyio.connect_unix(upstream) as server, anyio.create_task_group() as group:
@@ -195,6 +225,7 @@ async def test_the_nonce_arrives_and_nothing_is_left(bench, tmp_path: Path) -> N
 ELSEWHERE = """
 import sys, pathlib, anyio
 from marathond.core.errors import EngineError
+from marathond.engine import execs
 from marathond.engine.docker import DockerEngine
 from marathond.engine.proof import engine_sees_files
 
