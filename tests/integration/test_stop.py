@@ -35,9 +35,15 @@ NEWER = "import marathond; marathond.__version__ = '99.0'; from marathond.cli.da
 
 
 class Daemons(ProcessRig):
-    """``newer``: the next daemon is of another version."""
+    """``newer``: the next daemon is of another version; ``relay``: between it and the engine, which must answer when all is swept."""
 
     newer = False
+    relay: Relay | None = None
+
+    async def _sweep_leftovers(self) -> None:
+        if self.relay is not None:
+            self.relay.deaf = self.relay.mute = False
+        await super()._sweep_leftovers()
 
     def command(self) -> list[str]:
         python, *plain = super().command()
@@ -59,9 +65,9 @@ class Daemons(ProcessRig):
 class Submitting(Daemons):
     """Is begun when its life is, however long its submission takes."""
 
-    async def start(self) -> None:
+    async def start(self, *words: str) -> None:
         with (self.root / "log").open("ab") as log:
-            self.process = self.popen(stdout=log, stderr=log)
+            self.process = self.popen(*words, stdout=log, stderr=log)
         await self.until("SELECT count(*) FROM run")
 
 
@@ -96,6 +102,7 @@ async def test_f08_a_hung_docker_holds_no_sigterm_up_and_a_newer_daemon_goes_on(
     ]
     leaves = {**WAITS, "argv": ["sh", "-c", f"setsid sleep 10000 & {WAITS['argv'][2]}"], "after_agent": "kill-all"}
     async with Daemons(relay.url, tasks=tasks, arms={"w": leaves}) as rig:
+        rig.relay = relay
         for trial_id in (1, 2, 3):
             await rig.agent_runs(trial_id)
         numbers = {task: number for number, task in rig.sql(TASKS)}
@@ -135,6 +142,7 @@ async def test_f08_stop_over_the_socket_is_as_quick_and_stop_now_is_cut_by_a_sig
     relay: Relay, tmp_path: Path, engine: DockerEngine
 ) -> None:
     async with Daemons(relay.url, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
+        rig.relay = relay
         await rig.agent_runs()
         relay.deaf = relay.mute = True
         since = time.monotonic()
@@ -208,12 +216,15 @@ async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
         driven = rig.daemon.world.driven
         rig.daemon.request_stop("now", "ana", "power cut")
         rig.daemon.request_stop("drain", "ana", "a lesser wish does not count")
-        await wait_for(lambda: not driven)
-        assert rig.daemon.stop is not None and rig.daemon.stop.text == "stop --now by ana (power cut)"
-        await rig.kill()
+        try:
+            await wait_for(lambda: not driven)
+        finally:
+            stop = rig.daemon.stop
+            await rig.kill()
+            relay.deaf = relay.mute = False
+        assert stop is not None and stop.text == "stop --now by ana (power cut)"
         assert rig.sql("SELECT code, reason FROM void") == [("stop_now", "power cut")]
         assert rig.one("SELECT count(*) FROM claim WHERE released_at_ms IS NULL") == 1
-        relay.deaf = relay.mute = False
         await rig.start()
         await rig.until("SELECT released_at_ms IS NOT NULL FROM claim WHERE claim_id = 1")
 
