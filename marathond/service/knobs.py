@@ -37,7 +37,7 @@ class Knob:
             return "must be a whole number" if isinstance(self.default, int) else "must be a number"
         if isinstance(self.default, int) and not isinstance(value, int):
             return "must be a whole number"
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):  # of a whole number beyond floats it cannot be asked
             return "must be a finite number"
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
             return f"must be greater than {plain(self.low)}" if self.low_open else f"must be at least {plain(self.low)}"

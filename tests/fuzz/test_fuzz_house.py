@@ -151,3 +151,11 @@ def test_a_dockerfile_of_any_kind_has_an_answer(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     reason, images = buildkit_reason(text), base_images(text, {"BASE": "debian:12"})
     assert "\n" not in reason and len(images) == len(set(images)) <= text.upper().count("FROM") + 1
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 5000, "1e400", "nan", "-inf", "²"])
+def test_a_knob_of_any_kind_refuses_what_is_no_number(text: str) -> None:
+    for key, knob in KNOBS.items():
+        if not knob.choices:
+            with pytest.raises(ConfigError):
+                parse_setting(key, text)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,3 +139,11 @@ def test_events_that_were_left_are_counted_once(tmp_path: Path) -> None:
 def test_calls_in_any_script_are_bounded(script: bytes) -> None:
     found = calls(script.decode("utf-8", "replace"))
     assert len(found) <= CALLS_AT_MOST and all(name and name.isprintable() for name in found)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 10**400, True, 0, -1, "3", 1e9], ids=repr)
+@pytest.mark.parametrize("name", ["recommended_interval_minutes", "max_interval_minutes", "unchanged_poll_backoff_multiplier"])
+def test_c07_a_pause_that_is_no_number_is_refused_by_its_field(name: str, odd: Any) -> None:
+    hint = {**QUOTA["scheduler_hint"], "cold_path_detail": {"local_scheduler": {**LOCAL, name: odd}}}
+    with pytest.raises(ValueError, match=name):
+        read_quota({**QUOTA, "scheduler_hint": hint})
