@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,19 @@ def test_c18_links_and_pipes_in_its_place_say_nothing(tmp_path: Path) -> None:
     status.unlink()
     os.mkfifo(status)
     assert CommandAgent()._from_file(_Env(tmp_path)) == AgentEnd(None, "file")  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a device node needs root")
+def test_c18_a_device_in_its_place_is_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening one can act: a watchdog's is armed by it.  This one has no driver, so that opening it would be an error of its own."""
+    (tmp_path / "ctl").mkdir()
+    os.mknod(tmp_path / "ctl" / "exit-status", 0o600 | stat.S_IFCHR, os.makedev(250, 250))
+    real, flags_seen = os.open, list[int]()
+
+    def look(path: str | Path, flags: int, *args: int, **more: int) -> int:
+        flags_seen.append(flags)
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", look)
+    assert CommandAgent()._from_file(_Env(tmp_path)) == AgentEnd(None, "file")  # type: ignore[arg-type]
+    assert flags_seen and all(flags & os.O_PATH for flags in flags_seen)

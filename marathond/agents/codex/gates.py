@@ -16,7 +16,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -35,6 +34,7 @@ from marathond.agents.codex.notices import OnTurnCompleted
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.shapes import Turn
 from marathond.agents.loopx import profile
+from marathond.agents.pinned import open_regular
 from marathond.core.death import Proc, judge
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed
@@ -185,12 +185,12 @@ def socket_folder(ctl: Path) -> None:
 def config_hash(folder: Path) -> str:
     """sha256 of the config.toml in ``folder``, which the container could have replaced; a word when it is no readable regular file."""
     try:
-        descriptor = os.open(folder / "config.toml", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        stream = open_regular(folder / "config.toml")
     except OSError as error:
         return f"unreadable ({error.strerror})"
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return "no regular file"
+    if stream is None:
+        return "no regular file"
+    with stream:
         text = stream.read(CONFIG_BYTES_AT_MOST + 1)
     return files.sha256(text) if len(text) <= CONFIG_BYTES_AT_MOST else "too large"
 
@@ -232,14 +232,13 @@ async def reached(env: Environment, exec_id: str, uid: int, sink: Sink, *, until
 def tail(path: Path, at_most: int = 2000) -> str:
     """The last bytes of a file that the container could have replaced."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        stream = open_regular(path)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        stream.seek(max(0, status.st_size - at_most))
+    if stream is None:
+        return ""
+    with stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - at_most))
         return stream.read(at_most).decode("utf-8", errors="replace").strip()
 
 
