@@ -13,7 +13,7 @@ from anyio import sleep
 
 from marathond.agents.pinned import open_regular
 from marathond.core.detached import detached_argv
-from marathond.core.errors import EngineTimeout, GateFailed, NotFound
+from marathond.core.errors import EngineTimeout, EngineUnreachable, GateFailed, NotFound
 from marathond.core.model import AgentKind, Arm, Mount, Task
 from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
@@ -140,6 +140,8 @@ class CommandAgent:
             return any("marathond-agent" in p.argv and STATUS in p.argv for p in await env.engine.processes(env.container_id))
         except NotFound:
             return False
+        except (EngineTimeout, EngineUnreachable):
+            return True  # an engine that is away again is no end of the agent: asked again, until the caller's deadline
 
     def _from_file(self, env: Environment) -> AgentEnd:
         """What the container wrote of its own end: forgeable, so it is opened with care, bounded, and marked."""
