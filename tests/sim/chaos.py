@@ -48,6 +48,8 @@ class Script:
     host_rates: Mapping[str, float] = field(default_factory=dict)
     planned: tuple[tuple[float, str], ...] = ()
     acts: tuple[str, ...] = ("kill",)
+    person: bool = True
+    """Whether somebody gives commands."""
 
 
 def script(seed: int) -> Script:
@@ -194,7 +196,7 @@ class Chaos:
     async def _image_removed(self, life: DaemonLife) -> None:
         """Somebody prunes images that nothing uses just now."""
         images = self.sim.engine.images
-        named = [image for ref, image in sorted(images.items()) if ref != "other:1" and not ref.startswith("sha256:")]
+        named = [image for ref, image in sorted(images.items()) if ref == world.IMAGE or ref.startswith("marathond/")]
         doomed = self.rng.choice(named) if named else None
         for ref in [ref for ref, image in images.items() if image is doomed]:
             del images[ref]

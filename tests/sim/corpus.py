@@ -48,8 +48,16 @@ def directed() -> Mapping[str, Script]:
         "drivers": _shaped(calm["drivers"], **DRIVEN, unkind=0.0, agent_unkind=0.5),
         "proxied": _shaped(calm["proxied"], tasks=("proxied", "net"), arms=("plain", "nothing"), replicates=2),
         "host": replace(calm["host"], host_rates={"run_dir_fails": 0.3, "out_dir_fails": 0.3, "limits_ignored": 0.3}),
-        "edited": replace(calm["edited"], acts=("task_changed", "task_changed", "kill", "image_removed", "image_removed", "stop_now")),
+        "edited": replace(
+            _shaped(calm["edited"], tasks=("net", "offline", "healthy"), arms=("plain", "strict", "checked")), acts=EDITS, person=False
+        ),
         "creates": replace(calm["creates"], rates=dict.fromkeys(CREATES, 0.12)),
+        "unanswered": replace(
+            _shaped(calm["unanswered"], tasks=("net", "healthy"), arms=("plain", "strict", "checked", "nothing")),
+            acts=("kill", *("clock",) * 50),
+            person=False,
+            rates={"network_create_undone": 0.6, "container_create_undone": 0.5},
+        ),
         "networks": replace(_shaped(calm["networks"], mode="auto"), rates={"pool_exhausted": 0.3, "network_undeletable": 0.3}),
         "containers": replace(
             calm["containers"], rates={"container_undeletable": 0.3, "container_dies": 0.3, "oom": 0.3, "pid_reused": 0.5}
@@ -58,7 +66,8 @@ def directed() -> Mapping[str, Script]:
 
 
 DRIVEN = {"arms": ("driven", "nothing"), "tasks": ("offline", "net", "healthy", "uploads"), "replicates": 2}
-NAMED = ("accepted", "undead", "codes", "gates", "drivers", "proxied", "host", "edited", "creates", "networks", "containers")
+NAMED = ("accepted", "undead", "codes", "gates", "drivers", "proxied", "host", "edited", "creates", "unanswered", "networks", "containers")
+EDITS = (*("image_removed",) * 8, "task_changed", "task_changed", "kill", "stop_now")
 CREATES = tuple(
     f"{call}_{how}"
     for call in ("network_create", "container_create", "container_start", "exec_create", "exec_start")

@@ -52,8 +52,13 @@ class Operator:
             await trio.sleep(self.rng.expovariate(1 / self.pause_s))
             wish = self.rng.choice(wishes)()
             life = self.sim.newest
-            if wish is not None and life is not None and not self.quiet:
-                await self.ask(life, *wish)
+            if wish is None or life is None or self.quiet or not await self.ask(life, *wish):
+                continue
+            if wish[0] == "pause":  # or nothing else would happen in the seed
+                await trio.sleep(self.rng.uniform(2.0, 15.0))
+                newest = self.sim.newest
+                if newest is not None:
+                    await self.ask(newest, *self._resume())
 
     async def ask(self, life: DaemonLife, verb: str, given: dict[str, Any]) -> bool:
         """One request on the socket of that life; False: it did not answer, or refused."""
@@ -108,7 +113,7 @@ class Operator:
     def _pause(self) -> Wish | None:
         return "pause", {"reason": "lunch"}
 
-    def _resume(self) -> Wish | None:
+    def _resume(self) -> Wish:
         return "resume", {"reason": "back"}
 
     def _set(self) -> Wish | None:

@@ -182,7 +182,8 @@ class Sim:
                 self.engine = FakeEngine(self.nursery, rng, self.clock, self.faults, self.programs)
                 chaos.furnish(self)
                 self.engine.changed = self.engine_changed
-                self.nursery.start_soon(self.operator.run)
+                if self.script.person:
+                    self.nursery.start_soon(self.operator.run)
                 await chaos.Chaos(self).run()
                 await self._rest()
             self.nursery.cancel_scope.cancel()

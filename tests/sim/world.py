@@ -32,7 +32,7 @@ from tests.sim.programs import AGENT_LIMIT_S, INSTALL_CHECK, VERIFIER_LIMIT_S
 from tests.support.rig import make_task
 
 ENGINE, LEDGER_ID, CAMPAIGN = "main", "0123456789ab", "sim"
-CELLS_AT_LEAST, CELLS_AT_MOST = 8, 12
+CELLS_AT_LEAST, CELLS_AT_MOST = 8, 10
 IMAGE, BASE = "sim:base", "sim:built-from"
 
 ARMS: Mapping[str, Arm] = {
@@ -137,7 +137,7 @@ def shape(seed: int) -> Shape:
         tasks=names,
         replicates=replicates,
         mode=mode,
-        range=rng.choice(("198.19.0.0/24", "198.19.0.0/26")),
+        range=rng.choice(("198.19.0.0/24", "198.19.0.0/25")),
         knobs=knobs,
         horizon_s=rng.choice((40.0, 60.0, 80.0)),
         unkind=rng.choice((0.0, 0.03, 0.1)),
