@@ -52,7 +52,7 @@ class FakeAgent:
         return None
 
     def mounts(self, task: Task, arm: Arm, run_dir: RunDir, staged: Mapping[str, Path]) -> Sequence[Mount]:
-        return (Mount(str(run_dir.home), "/home/fake", read_only=False),)
+        return (Mount(str(run_dir.home), "/home/agent", read_only=False),)
 
     def environment(self, task: Task, arm: Arm) -> Mapping[str, str]:
         return {"FAKE": "1"}
