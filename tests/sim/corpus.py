@@ -48,15 +48,16 @@ def directed() -> Mapping[str, Script]:
         "drivers": _shaped(calm["drivers"], **DRIVEN, unkind=0.0, agent_unkind=0.5),
         "proxied": _shaped(calm["proxied"], tasks=("proxied", "net"), arms=("plain", "nothing"), replicates=2),
         "host": replace(calm["host"], host_rates={"run_dir_fails": 0.3, "out_dir_fails": 0.3, "limits_ignored": 0.3}),
-        "edited": replace(
-            _shaped(calm["edited"], tasks=("net", "offline", "healthy"), arms=("plain", "strict", "checked")), acts=EDITS, person=False
-        ),
+        "edited": replace(_shaped(calm["edited"], **QUICK), acts=EDITS, person=False, planned=()),
         "creates": replace(calm["creates"], rates=dict.fromkeys(CREATES, 0.12)),
         "unanswered": replace(
             _shaped(calm["unanswered"], tasks=("net", "healthy"), arms=("plain", "strict", "checked", "nothing")),
             acts=("kill", *("clock",) * 50),
             person=False,
             rates={"network_create_undone": 0.6, "container_create_undone": 0.5},
+        ),
+        "unmade": replace(
+            _shaped(calm["unmade"], **QUICK), acts=("kill", *("clock",) * 80), person=False, rates={"container_create_undone": 0.6}
         ),
         "networks": replace(_shaped(calm["networks"], mode="auto"), rates={"pool_exhausted": 0.3, "network_undeletable": 0.3}),
         "containers": replace(
@@ -65,8 +66,23 @@ def directed() -> Mapping[str, Script]:
     }
 
 
+QUICK = {"arms": ("nothing", "plain"), "tasks": ("offline", "uploads"), "replicates": 2}
 DRIVEN = {"arms": ("driven", "nothing"), "tasks": ("offline", "net", "healthy", "uploads"), "replicates": 2}
-NAMED = ("accepted", "undead", "codes", "gates", "drivers", "proxied", "host", "edited", "creates", "unanswered", "networks", "containers")
+NAMED = (
+    "accepted",
+    "undead",
+    "codes",
+    "gates",
+    "drivers",
+    "proxied",
+    "host",
+    "edited",
+    "creates",
+    "unanswered",
+    "unmade",
+    "networks",
+    "containers",
+)
 EDITS = (*("image_removed",) * 8, "task_changed", "task_changed", "kill", "stop_now")
 CREATES = tuple(
     f"{call}_{how}"
