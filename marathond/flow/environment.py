@@ -26,7 +26,7 @@ from marathond.ledger.verbs.context import TrialContext, TrialLease
 from marathond.ledger.verbs.networks import LeaseRow
 from marathond.ledger.verbs.trials import Fact
 from marathond.ports.agent import Agent, RunDir
-from marathond.ports.engine import ContainerInfo, ContainerSpec
+from marathond.ports.engine import ContainerInfo, ContainerSpec, ImageInfo
 from marathond.ports.host import HostUnknown
 
 QUARANTINE_MS = 600_000
@@ -129,12 +129,14 @@ async def _other_subnet(world: World, trial_id: int, lease: TrialLease | LeaseRo
     return lease
 
 
-def container_spec(world: World, context: TrialContext, task: Task, arm: Arm, agent: Agent, network_id: str | None) -> ContainerSpec:
+def container_spec(
+    world: World, context: TrialContext, task: Task, arm: Arm, agent: Agent, image: ImageInfo, network_id: str | None
+) -> ContainerSpec:
     """What to ask the engine for."""
     run = world.run_dir(context.trial_id)
     return ContainerSpec(
         name=container_name(world.fixed.ledger_id, context.trial_id),
-        image_id=world.images[context.task_id].id,
+        image_id=image.id,
         labels=world.labels(context.trial_id, context.token),
         network=network_id,
         env={**_runtime_proxy(world, task), **task.env, **agent.environment(task, arm)},

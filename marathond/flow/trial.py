@@ -129,7 +129,9 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
 async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
     """Network, container, gates, agent start."""
     trial_id, agent = context.trial_id, AGENTS[arm.kind]
-    if context.task_id not in world.images:
+    # Kept: another trial that finds it gone makes the daemon forget it while this one is under way.
+    image = world.images.get(context.task_id)
+    if image is None:
         raise GateFailed("image_gone", "the task's image is no longer known to this daemon")
     run = world.run_dir(trial_id)
     try:
@@ -137,14 +139,14 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     except OSError as error:
         raise GateFailed("run_dir_lost", str(error)) from error
     network_id = await environment.network_up(world, context)
-    spec = environment.container_spec(world, context, task, arm, agent, network_id)
+    spec = environment.container_spec(world, context, task, arm, agent, image, network_id)
     info = await environment.container_up(world, context, task, spec)
     now_ms = world.clock.wall_ms()
     await world.ledger.write(trials.environment_up, trial_id, started_at=info.started_at, detail={"network": network_id}, now_ms=now_ms)
     passed: list[Fact] = []
     if task.uploads_environment:
         # Harbor's rule for a prebuilt image beside files in environment/: they belong into the working directory.
-        target = task.workdir or world.images[context.task_id].workdir or "/"
+        target = task.workdir or image.workdir or "/"
         await world.engine.put_tree(info.id, Path(task.path) / "environment", target)
         passed.append(Fact("environment files", f"uploaded to {target}", "task"))
     if task.healthcheck is not None:
