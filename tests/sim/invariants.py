@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SAW = {
     "claimed": "AFTER INSERT ON main.claim",
+    "gone": "AFTER UPDATE OF gone_at_ms ON main.container",
     "released": "AFTER UPDATE OF released_at_ms ON main.claim",
     "event": "AFTER INSERT ON main.trial_event",
     "void": "AFTER INSERT ON main.void",
@@ -40,6 +41,7 @@ SAW = {
 }
 KEYS = {
     "claim": "claim_id",
+    "container": "trial_id",
     "trial_event": "event_id",
     "void": "void_id",
     "score": "score_id",
@@ -65,6 +67,9 @@ class Invariants:
         self._agents: dict[str, set[int]] = defaultdict(set)
         """Container → sessions of its agents that live."""
         self._begun: set[str] = set()
+        self._made_s: dict[str, float] = {}
+        self._gone_s: dict[str, float] = {}
+        """When a container was made; when the ledger took that of a claim's token for gone."""
         self._verifiers: dict[str, set[int]] = defaultdict(set)
         self._cells: dict[str, int] = {}
         """Token of a claim → its cell."""
@@ -119,9 +124,15 @@ class Invariants:
 
     def _released(self, claim_id: int) -> None:
         token = self.one("SELECT token FROM claim WHERE claim_id = ?", claim_id)[0]
-        left = [c.name for c in self.sim.engine.containers.values() if self.ours(c) and c.labels.get(LABEL_CLAIM) == token]
+        left = [c for c in self.sim.engine.containers.values() if self.ours(c) and c.labels.get(LABEL_CLAIM) == token]
+        # A request that nobody waits for any more may be carried out after the look that found nothing: then it is the sweeper's.
+        gone_s = self._gone_s.get(token, 0.0)
+        left = [c.name for c in left if self._made_s.get(c.id, 0.0) <= gone_s]
         if left:
             self._broken("a released claim has no container", f"claim {claim_id} is released, and {left} is there")
+
+    def _gone(self, trial_id: int) -> None:
+        self._gone_s[self.one("SELECT token FROM claim JOIN trial USING (claim_id) WHERE trial_id = ?", trial_id)[0]] = trio.current_time()
 
     def _leased(self, lease_id: int) -> None:
         row = self.one("""SELECT cap, (SELECT count(*) FROM network_lease WHERE released_at_ms IS NULL) AS live FROM network_pool""")
@@ -272,6 +283,7 @@ class Invariants:
         return self.conn.execute(f"SELECT 1 FROM {table} WHERE {column} = ?", (value,)).fetchone() is not None
 
     def _created(self, container: ContainerRecord) -> None:
+        self._made_s[container.id] = trio.current_time()
         ours = self.ours(container) and container.labels.get(LABEL_CLAIM) != PROOF
         if ours and not self._known("container", "name", container.name):
             self._broken("the row comes before the act", f"container {container.name} was made, and no row names it")
