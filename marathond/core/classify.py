@@ -99,6 +99,8 @@ def of_verification(flag: str) -> bool:
 def classify(evidence: Evidence) -> Decision:
     """Decide over one finished run of the verifier."""
     end, reading = evidence.verifier, evidence.reading
+    if end.outcome == "lost" and evidence.container_alive:  # interrupted once too often (flow/grading.py): nothing is gone
+        return Review("verifier_lost", "its engine was restarted under the verifier time and again; the container runs", shown(evidence))
     if end.outcome == "lost" or not evidence.container_alive:
         if evidence.engine_restarted:
             return Void("container_lost", "the container ended with its engine while the verifier ran")

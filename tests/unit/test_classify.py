@@ -61,6 +61,12 @@ def test_a_container_lost_with_its_engine_is_void_and_without_it_is_doubt() -> N
     assert decided.code == "verifier_lost"
 
 
+def test_b18_a_verifier_that_was_interrupted_once_too_often_is_doubt_for_its_container_runs() -> None:
+    decided = classify(dataclasses.replace(evidence(outcome="lost"), container_alive=True, engine_restarted=True))
+    assert isinstance(decided, Review)
+    assert (decided.code, "container runs" in decided.detail) == ("verifier_lost", True)
+
+
 def test_b09_exit_137_says_nothing_only_the_engine_says_oom() -> None:
     assert classify(evidence(exit_code=137)) == Scored()
     assert classify(dataclasses.replace(evidence(exit_code=0), oom_killed=True)) == Scored(("verifier_oom",))
@@ -276,7 +282,7 @@ ends = st.builds(VerifierEnd, st.sampled_from(["exited", "deadline", "lost"]), s
 def test_d05_d06_whatever_is_seen_only_a_lost_engine_voids_and_only_a_read_reward_is_scored(seen: Evidence) -> None:
     decided, end = classify(seen), seen.verifier
     gone = end.outcome == "lost" or not seen.container_alive
-    assert isinstance(decided, Void) == (gone and seen.engine_restarted)
+    assert isinstance(decided, Void) == (not seen.container_alive and seen.engine_restarted)
     readable = not gone and end.outcome == "exited" and seen.reading.reward is not None
     if isinstance(decided, Scored):
         assert readable
