@@ -229,7 +229,8 @@ PLANTS["verification runs again beside itself"] = Plant(
     "verification runs again beside itself",
     ("one verifier at a time",),
     ((grading, "prove_death", _dead_already),),
-    planned=tuple((at_s, "engine_restart_live") for at_s in range(6, 90, 6)),
+    planned=tuple((at_s, "engine_restart_live") for at_s in range(8, 100, 12)),
+    first=3,
 )
 
 
@@ -251,7 +252,7 @@ PLANTS["deadline begun anew at re-attachment"] = Plant(
     ((trial, "watch", _from_now),),
     alone=True,
     acts=("kill",) * 4,
-    first=7,
+    first=9,
 )
 
 
