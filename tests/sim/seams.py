@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import itertools
 import json
@@ -15,7 +16,7 @@ import random
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
@@ -29,6 +30,7 @@ import trio._core._run as trio_run
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import ArtifactError
 from marathond.core.model import AgentKind, NetworkPolicy, Task, Unrunnable
+from marathond.core.subnets import AutoPool, NetworkSubnets, Occupied, auto_capacity
 from marathond.flow import environment
 from tests.sim import world
 from tests.sim.agents import FakeAgent
@@ -71,6 +73,7 @@ def replaced(sim: Sim) -> Iterator[None]:
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(mock.patch("marathond.engine.proof.belongs", lambda pid, container_id: True))
         stack.enter_context(mock.patch("marathond.flow.same_task.read_task", read_task))
+        stack.enter_context(mock.patch("marathond.flow.scheduler.auto_capacity", _auto_capacity))
         for module in ("job", "trial"):
             stack.enter_context(mock.patch(f"marathond.tasks.layout.{module}.json_bytes", _json))
         unkind = sim.shape.unkind if sim.shape.agent_unkind is None else sim.shape.agent_unkind
@@ -93,6 +96,14 @@ def _collect() -> None:
     if number % GC_EVERY == GC_EVERY - 1:
         gc.collect()
     gc.enable()
+
+
+def _auto_capacity(pools: Sequence[tuple[str, int]], ours: Sequence[NetworkSubnets], occupied: Sequence[Occupied]) -> AutoPool:
+    return _known_capacity(tuple(pools), tuple(ours), tuple(occupied))
+
+
+_known_capacity = functools.lru_cache(4096)(auto_capacity)
+"""Pure, and a tenth of a seed in mode auto."""
 
 
 def _json(document: Mapping[str, Any]) -> bytes:
