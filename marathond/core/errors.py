@@ -84,6 +84,10 @@ class EngineTimeout(EngineError):
     """No answer within the call's deadline.  What happened is UNKNOWN: the call may still complete on the server."""
 
 
+class ConnectionBroke(EngineTimeout):
+    """The connection ended before the answer: the engine, or somebody between, went away.  The outcome is as unknown."""
+
+
 QUESTIONS = frozenset({"info", "container.inspect", "container.list", "container.top", "exec.inspect", "network.inspect", "network.list"})
 """Calls that change nothing."""
 

@@ -16,7 +16,7 @@ import aiohttp
 import anyio
 from aiodocker.exceptions import DockerError
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, NotFound, PoolExhausted, SubnetTaken
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, NotFound, PoolExhausted, SubnetTaken
 
 NO_CONNECTION = 900
 """aiodocker's own status for "no connection"; never an HTTP status."""
@@ -52,7 +52,7 @@ def connection_error(call: str, url: str, cause: BaseException | None, *, reads_
     """What a broken connection means.
 
     A connection that was never made changed nothing: EngineUnreachable.  One that broke after the request was sent leaves the outcome
-    of a changing call unknown, which is what EngineTimeout says; a reading call can simply be asked again.
+    of a changing call unknown, which is what ConnectionBroke says; a reading call can simply be asked again.
     """
     if isinstance(cause, aiohttp.ClientConnectorError):
         reason = _reason(cause.os_error)
@@ -60,7 +60,7 @@ def connection_error(call: str, url: str, cause: BaseException | None, *, reads_
     words = str(cause) or type(cause).__name__
     if reads_only:
         return EngineUnreachable(call, 0, f"the connection to Docker at {url} broke: {words}")
-    return EngineTimeout(call, 0, f"the connection to Docker at {url} broke before it answered ({words}); the outcome is unknown")
+    return ConnectionBroke(call, 0, f"the connection to Docker at {url} broke before it answered ({words}); the outcome is unknown")
 
 
 def _reason(error: OSError) -> str:

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
-from marathond.core.errors import EngineError, EngineTimeout, GateFailed
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.limits import effective_agent_limit
 from marathond.core.model import Arm, Task, TrialState, trial_label
 from marathond.flow import environment, gates, grading, ways
@@ -61,21 +61,29 @@ async def _resting(world: World, trial_id: int) -> bool:
 
 async def _guarded(world: World, trial_id: int, *, recovered: bool) -> None:
     """Turns broken ports into voids with evidence; a bug closes admission and leaves the trial as it is."""
+    breaks = world.engine_breaks
     try:
         await _phases(world, trial_id, recovered=recovered)
     except GateFailed as failure:
         if failure.code == "image_gone":
             # Somebody removed it: forget it, so that it is pulled or built again before the cell's next attempt.
             world.images.pop((await world.ledger.read(cell_context, trial_id)).task_id, None)
-        await void(world, trial_id, failure.code, failure.detail)
+        await void(world, trial_id, failure.code, failure.detail, counts_pass=not await _engines_doing(world, trial_id, breaks))
     except EngineError as error:
-        await void(world, trial_id, "engine_failed", str(error))
+        world.engine_breaks += isinstance(error, EngineUnreachable | ConnectionBroke)
+        await void(world, trial_id, "engine_failed", str(error), counts_pass=not await _engines_doing(world, trial_id, breaks))
     except RuleBroken as broken:
         # An operator may void a trial between two of our steps: the ledger then refuses ours, and that is no bug.
         if not (world.driven[trial_id].withdrawn or await _resting(world, trial_id)):
             await _invariant(world, trial_id, broken)
     except Exception as bug:  # noqa: BLE001 - whatever it is, it concerns one trial: it closes admission, and the daemon and the others go on
         await _invariant(world, trial_id, bug)
+
+
+async def _engines_doing(world: World, trial_id: int, breaks: int) -> bool:
+    """The engine was seen away before the agent began: no pass is used up, for the cell is not to blame and no token was spent."""
+    state = (await world.ledger.read(cell_context, trial_id)).state
+    return state in (TrialState.RESERVED, TrialState.PREPARING) and world.engine_breaks != breaks
 
 
 async def _invariant(world: World, trial_id: int, error: Exception) -> None:

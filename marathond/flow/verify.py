@@ -18,16 +18,16 @@ from anyio import from_thread, to_thread
 
 from marathond.core.classify import VerifierEnd
 from marathond.core.detached import detached_argv
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.judge import asks_judge, filled
 from marathond.core.limits import effective_verifier_limit
-from marathond.core.model import AfterAgent, Task
+from marathond.core.model import AfterAgent, Task, trial_label
 from marathond.core.score import Overrides, ScoreReading, files_of, read_score
 from marathond.core.text import printable
 from marathond.flow import ways
 from marathond.flow.ending import prove_death
 from marathond.flow.settled import alone, settled
-from marathond.flow.world import World
+from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.context import cell_context
 from marathond.ports.agent import RunDir
@@ -45,6 +45,9 @@ VERIFIER = "verifier"
 """Purpose of the listener through which a verifier asks its judge."""
 GATEWAY_S, GATEWAY_PAUSE_S = 600.0, 2.0
 """How long a verifier that needs a judge waits for a gateway that is away."""
+
+UPLOADS = 5
+"""Times that tests are brought into place when the engine goes away in between."""
 
 NAMES_SHOWN, NAME_MAX = 20, 200
 
@@ -93,19 +96,13 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
         removed = await to_thread.run_sync(clear_logs, run)
     except OSError as error:
         return Blocked(f"/logs/verifier could not be emptied: {error.strerror or error}")
-    folder, recorded = f"/.marathond-tests-{secrets.token_hex(8)}", False
+    recorded = False
     limit = effective_verifier_limit(task.verifier_timeout_s, multiplier, declared=task.verifier_timeout_declared)
     assert limit.limit_s is not None
     try:
-        await world.engine.put_tree(container_id, Path(task.path) / "tests", folder)
-        if (blocked := await _put_in_place(world, container_id, folder)) is not None:
-            return await _ended(world, container_id, breaks, blocked.why) or blocked
-        env = await _environment(world, trial_id, container_id, task, limit.limit_s)
-        if isinstance(env, Blocked):
-            return env
-        exec_id = await world.engine.create_exec(
-            container_id, ExecSpec(_command(math.ceil(limit.limit_s)), env=env, user=task.verifier_user)
-        )
+        exec_id = await _created(world, trial_id, container_id, task, limit.limit_s)
+        if isinstance(exec_id, Blocked):
+            return await _ended(world, container_id, breaks, exec_id.why) or exec_id
         now_mono_ms = world.clock.mono_ms()
         await world.ledger.write(
             trials.verification_started,
@@ -130,12 +127,35 @@ async def start(world: World, trial_id: int, container_id: str, task: Task, roun
         # An engine that answers all the while, and not for this container, says what the agent made of it: a user that it removed, a
         # folder, a passwd that is a pipe.  A void for that would be a second try.
         said_no = bool(error.status) or isinstance(error, EngineTimeout)
-        if said_no and not isinstance(error, EngineUnreachable) and await alone(world, breaks):
+        if said_no and not isinstance(error, EngineUnreachable | ConnectionBroke) and await alone(world, breaks):
             return Blocked(f"the engine could not start the verifier in this container: {error}")
         raise GateFailed("verifier_not_started", str(error)) from error
     except OSError as error:
         raise GateFailed("verifier_not_started", f"{task.path}/tests: {error}") from error
     return Started(exec_id, round, now_mono_ms + int(limit.limit_s * 1000), removed)
+
+
+async def _created(world: World, trial_id: int, container_id: str, task: Task, limit_s: float) -> str | Blocked:
+    """The id of the verifier's exec, its tests in place; begun anew when the engine goes away meanwhile, for nothing has run yet and hours
+    of the agent's work must not be void for an engine's restart."""
+    engine = world.engine
+    for attempt in range(1, UPLOADS + 1):
+        try:
+            folder = f"/.marathond-tests-{secrets.token_hex(8)}"
+            await engine.put_tree(container_id, Path(task.path) / "tests", folder)
+            if (blocked := await _put_in_place(world, container_id, folder)) is not None:
+                return blocked
+            env = await _environment(world, trial_id, container_id, task, limit_s)
+            if isinstance(env, Blocked):
+                return env
+            return await engine.create_exec(container_id, ExecSpec(_command(math.ceil(limit_s)), env=env, user=task.verifier_user))
+        except (EngineUnreachable, ConnectionBroke) as error:
+            world.engine_breaks += 1
+            log.warning("verifier_upload_broken", trial=trial_label(trial_id), attempt=attempt, error=str(error))
+            info = await world.look(lambda: engine.inspect_container(container_id))
+            if attempt == UPLOADS or info is None or not info.running:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 async def _environment(world: World, trial_id: int, container_id: str, task: Task, limit_s: float) -> dict[str, str] | Blocked:
@@ -195,7 +215,7 @@ async def _put_in_place(world: World, container_id: str, folder: str) -> Blocked
     spec, limit_s = ExecSpec(("sh", "-c", PREPARE, "marathond-tests", folder), user="0", cwd="/"), world.fixed.gate_timeout_s
     try:
         prepared = await world.engine.run_exec(container_id, spec, timeout_s=limit_s, max_output=2048)
-    except EngineUnreachable:
+    except (EngineUnreachable, ConnectionBroke):
         raise
     except EngineTimeout:
         # Slow engine or hanging tool?  An engine that answers at once is not slow.
@@ -207,13 +227,23 @@ async def _put_in_place(world: World, container_id: str, folder: str) -> Blocked
 
 
 async def begin(world: World, exec_id: str) -> None:
-    """Start a created exec; a start without an answer is looked up, for it may have begun."""
+    """Start a created exec; a start without an answer is looked up, for it may have begun.
+
+    An engine that went away and knows the exec no more has begun it or not: whoever waits for it finds it lost, and it runs again in place.
+    """
     try:
         await world.engine.start_created_exec(exec_id)
-    except EngineTimeout:
+    except (EngineTimeout, EngineUnreachable) as error:
+        away = isinstance(error, EngineUnreachable | ConnectionBroke)
+        world.engine_breaks += away
         info = await world.look(lambda: world.engine.inspect_exec(exec_id))
-        if info is None or not (info.running or info.exit_code is not None):
-            raise
+        if info is None:
+            if not away:
+                raise
+        elif not (info.running or info.exit_code is not None):
+            if not away:
+                raise
+            await world.engine.start_created_exec(exec_id)
 
 
 async def finish(world: World, trial_id: int, container_id: str, started: Started) -> VerifierEnd:

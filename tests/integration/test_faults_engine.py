@@ -146,6 +146,18 @@ async def test_b10_slow_failing_and_cut_off_cost_a_running_trial_nothing(
             await rig.until("SELECT count(*) = 0 FROM network_lease WHERE released_at_ms IS NULL")
 
 
+async def test_b11_a_connection_that_breaks_under_the_tests_upload_costs_no_trial(tmp_path: Path, upstream: Path, short_tmp: Path) -> None:
+    """The agent's hours are paid for: what was not begun is begun anew, in the same container."""
+    async with Relay(short_tmp / "s", upstream) as relay:
+        relay.breaks_at = [b"/archive?", b'mv \\"$1\\" /tests', b"marathond-verifier"]
+        async with Rig(relay.url, tasks=[make_task(tmp_path, "t")], arms={"r": RUNS}) as rig:
+            await rig.until_done()
+            assert relay.breaks_at == []
+            assert rig.sql("SELECT code, reason FROM void") == []
+            assert rig.one("SELECT state FROM trial") == "scored"
+            assert runs_of(rig) == [1]
+
+
 async def test_b11_dockerd_stopped_without_live_restore_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
     """It ends its containers while it still answers: they ended with it all the same.  Killed: test_faults_restart.py."""
     async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:

@@ -30,6 +30,8 @@ class Relay:
         self.fails_at: tuple[bytes, ...] = ()
         """Requests that hold one of these never reach the engine: they are answered with 500, and counted in ``failed``."""
         self.failed = 0
+        self.breaks_at: list[bytes] = []
+        """The first request that holds the first of these breaks its connection unheard, then the next one's turn comes."""
         self._streams: list[tuple[bytes, asyncio.StreamWriter]] = []
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -107,6 +109,10 @@ class Relay:
                     client.write(FAILED)
                     await client.drain()
                     client.close()
+                    return
+                if self.breaks_at and self.breaks_at[0] in data:
+                    self.breaks_at.pop(0)
+                    client.transport.abort()
                     return
             elif self.delay_s:
                 await asyncio.sleep(self.delay_s)
