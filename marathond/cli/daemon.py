@@ -54,8 +54,11 @@ def run(
     except MarathonError as error:
         if debug:
             raise
-        for line in str(error).splitlines():
-            print(f"marathond: {line}", file=sys.stderr)
+        from marathond.cli.output import clean
+        from marathond.cli.refusals import lines_of
+
+        for line in lines_of(error):
+            print(f"marathond: {clean(line, 2000)}", file=sys.stderr)
         status = exit_code(error)
     _end(status)
 

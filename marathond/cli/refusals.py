@@ -14,14 +14,14 @@ def refused(error: MarathonError) -> int:
     """One line (a configuration, and the daemon's word on one, may have several) on stderr; the exit code that belongs to it."""
     from marathond.cli.output import clean, note
 
-    for line in _lines(error):
+    for line in lines_of(error):
         placed = isinstance(error, ConfigError) and error.where
         note(clean(line, 2000) if placed else f"marathonctl: {clean(line, 2000)}")
     return exit_code_of(error)
 
 
-def _lines(error: MarathonError) -> list[str]:
-    """A line break in a name that somebody gave makes no second line of ours."""
+def lines_of(error: MarathonError) -> list[str]:
+    """What is wrong, each thing once; a line break in a name that somebody gave makes no second line of ours."""
     if isinstance(error, Answered):
         return str(error).split("\n")
     each = getattr(error, "errors", (error,))  # of ConfigErrors, whose module is too heavy for `status`
