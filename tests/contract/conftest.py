@@ -24,6 +24,9 @@ from marathond.ports.engine import Engine, ExecSpec
 
 SHELL_S = 300.0
 
+# Their asserts shall say what they saw, as those of test files do.
+pytest.register_assert_rewrite("contract.engine_contract", "contract.exec_contract", "contract.unknown_contract")
+
 
 @pytest.fixture
 def short_tmp() -> Iterator[Path]:
