@@ -12,7 +12,7 @@ import anyio
 import pytest
 from contract import commands
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable
 from marathond.ports.engine import ContainerSpec, ExecSpec
 
 
@@ -35,7 +35,7 @@ class UnknownContract:
                 await lost.arrived()
                 await lost.cut()
             [error] = outcome
-            assert isinstance(error, EngineTimeout)
+            assert isinstance(error, ConnectionBroke)
             assert "unknown" in error.detail
         [made] = await bench.until(bench.networks, bool)
         assert (made.name, made.subnets) == (bench.name(), (subnet,))

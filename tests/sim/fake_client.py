@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from marathond.core.errors import EngineError, EngineTimeout, NotFound
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, NotFound
 from marathond.ports.engine import (
     ContainerInfo,
     ContainerSpec,
@@ -187,7 +187,7 @@ class FakeClient:
         finally:
             self._switch.check()
         if server.boot != boot:
-            raise EngineTimeout("exec.run", 0, "the connection to Docker broke before it answered; the outcome is unknown")
+            raise ConnectionBroke("exec.run", 0, "the connection to Docker broke before it answered; the outcome is unknown")
         if made.exit_code is None and not made.known:
             raise NotFound("exec.run", 404, f"exec {made.id} vanished with its container")
         if made.exit_code is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
+from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable
 from marathond.ports.clock import Clock
 from marathond.ports.engine import EngineEvent
 from tests.sim.fake_box import KILLED, ContainerRecord, Resolve
@@ -147,7 +147,7 @@ class FakeEngine(EngineState):
         if request.reads:
             return EngineUnreachable(request.call, 0, f"the connection to Docker at {URL} broke: Server disconnected")
         words = f"the connection to Docker at {URL} broke before it answered (Server disconnected); the outcome is unknown"
-        return EngineTimeout(request.call, 0, words)
+        return ConnectionBroke(request.call, 0, words)
 
     def _silence(self, call: str) -> EngineTimeout:
         return EngineTimeout(call, 0, f"no answer from Docker at {URL} in time; the outcome is unknown")
