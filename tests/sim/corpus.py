@@ -49,7 +49,13 @@ def directed() -> Mapping[str, Script]:
         "proxied": _shaped(calm["proxied"], tasks=("proxied", "net"), arms=("plain", "nothing"), replicates=2),
         "host": replace(calm["host"], host_rates={"run_dir_fails": 0.3, "out_dir_fails": 0.3, "limits_ignored": 0.3}),
         "edited": replace(_shaped(calm["edited"], **QUICK), acts=EDITS, person=False, planned=()),
-        "creates": replace(calm["creates"], rates=dict.fromkeys(CREATES, 0.12)),
+        "images": replace(
+            _shaped(calm["images"], **{**QUICK, "tasks": ("built", "net")}),
+            rates={"build_failed": 0.9, "pull_failed": 0.4},
+            acts=("image_removed", *EDITS),
+            person=False,
+        ),
+        "creates": replace(calm["creates"], rates=dict.fromkeys(CREATES, 0.08), acts=("kill", *("clock",) * 40), person=False),
         "unanswered": replace(
             _shaped(calm["unanswered"], tasks=("net", "healthy"), arms=("plain", "strict", "checked", "nothing")),
             acts=("kill", *("clock",) * 50),
@@ -59,9 +65,13 @@ def directed() -> Mapping[str, Script]:
         "unmade": replace(
             _shaped(calm["unmade"], **QUICK), acts=("kill", *("clock",) * 80), person=False, rates={"container_create_undone": 0.6}
         ),
-        "networks": replace(_shaped(calm["networks"], mode="auto"), rates={"pool_exhausted": 0.3, "network_undeletable": 0.3}),
+        "networks": replace(
+            _shaped(calm["networks"], mode="auto", tasks=("net", "healthy"), arms=("plain", "strict", "checked", "nothing")),
+            rates={"pool_exhausted": 0.3, "network_undeletable": 0.3},
+        ),
         "containers": replace(
-            calm["containers"], rates={"container_undeletable": 0.3, "container_dies": 0.3, "oom": 0.3, "pid_reused": 0.5}
+            calm["containers"],
+            rates={"container_undeletable": 0.3, "container_dies": 0.3, "oom": 0.3, "pid_reused": 0.5, "unpause_refused": 0.2},
         ),
     }
 
@@ -77,6 +87,7 @@ NAMED = (
     "proxied",
     "host",
     "edited",
+    "images",
     "creates",
     "unanswered",
     "unmade",
