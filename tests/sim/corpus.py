@@ -67,7 +67,7 @@ def directed() -> Mapping[str, Script]:
         ),
         "networks": replace(
             _shaped(calm["networks"], mode="auto", tasks=("net", "healthy"), arms=("plain", "strict", "checked", "nothing")),
-            rates={"pool_exhausted": 0.3, "network_undeletable": 0.3},
+            rates={"pool_exhausted": 0.6, "network_undeletable": 0.3},
         ),
         "containers": replace(
             calm["containers"],
