@@ -253,6 +253,17 @@ def test_f12_voids_that_do_not_count_use_up_no_passes(c: sqlite3.Connection) -> 
     assert states(c)["zstd/plain/1"] == "open"
 
 
+def test_passes_used_up_while_a_task_park_stands_hold_when_that_park_ends(c: sqlite3.Connection) -> None:
+    fill(c)
+    admitted = bring_to(c, cell(c), "reserved")
+    campaigns.submit(c, submission(tasks=[task("zstd", digest="d2")]), now_ms=T0)
+    assert states(c)["zstd/plain/1"] == "task_changed"
+    assert daemon_void(c, admitted.trial_id, passes=1) is True
+    let_go(c, admitted)
+    campaigns.submit(c, submission(), now_ms=T0)
+    assert states(c)["zstd/plain/1"] == "passes_exhausted"
+
+
 def test_task_parks_that_end_by_themselves_give_no_new_passes(c: sqlite3.Connection) -> None:
     fill(c)
     admitted = bring_to(c, cell(c), "reserved")

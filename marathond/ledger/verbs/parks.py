@@ -49,6 +49,19 @@ def park_cell(c: sqlite3.Connection, cell_id: int, *, code: str, detail: str, au
     )
 
 
+def park_for_passes(c: sqlite3.Connection, cell_id: int, *, detail: str, author: str, now_ms: int) -> bool:
+    """Park a cell whose passes are used up; False when another park stands that only a person ends, who opens it with new passes.
+
+    In place of a park that ends by itself (its task changed while the trial ran, say): the cell would go on beyond its passes then.
+    """
+    c.execute(
+        f"""UPDATE park SET ended_at_ms = ?, ended_by = 'daemon', ended_reason = 'its passes are used up meanwhile'
+            WHERE cell_id = ? AND ended_at_ms IS NULL AND code IN ({marks(TASK_CODES)})""",
+        (now_ms, cell_id, *TASK_CODES),
+    )
+    return park_cell(c, cell_id, code=PASSES_EXHAUSTED, detail=detail, author=author, now_ms=now_ms)
+
+
 def park_without_solution(c: sqlite3.Connection, campaign_id: int, *, author: str, now_ms: int) -> int:
     """Park the oracle's cells of tasks that have no solution: they would fail a gate once per pass, on one arm alone."""
     return c.execute(

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from marathond.ledger.verbs.parks import PASSES_EXHAUSTED, park_cell
+from marathond.ledger.verbs.parks import park_for_passes
 from marathond.ledger.verbs.sql import changed, dump, must, one, scalar
 
 
@@ -74,7 +74,7 @@ def void_by_daemon(
     if not counts_pass or used < passes:
         return False
     detail = f"{used} of {passes} passes used, the last one by {code}: {reason}"
-    return park_cell(c, cell_id, code=PASSES_EXHAUSTED, detail=detail, author="daemon", now_ms=now_ms)
+    return park_for_passes(c, cell_id, detail=detail, author="daemon", now_ms=now_ms)
 
 
 def passes_used(c: sqlite3.Connection, cell_id: int) -> int:
