@@ -113,6 +113,8 @@ def _json(document: Mapping[str, Any]) -> bytes:
 
 def _inline(sim: Sim) -> Callable[..., Any]:
     async def run_sync(func: Callable[..., T], *args: Any, **_: Any) -> T:
+        if getattr(func, "__name__", "") == "close":
+            return func(*args)  # the kernel closes what a killed process had open
         switch = SWITCH.get()
         if switch is None:
             await trio.lowlevel.checkpoint()
