@@ -15,6 +15,9 @@ from marathond.core.lifecycle import TRANSITIONS
 from tests.sim import corpus, faults
 from tests.sim.run import Outcome, ledger
 
+# A killed life is a killed process: nobody closes the files that it had open.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 NO_ROW = {("reserved", "imported", "verifying"): "written by the command `import` alone, in one transaction with the rest of the trial"}
 NO_CODE = {
     "ledger_copied": "written by `marathonctl ledger adopt` alone, before a daemon lives",

@@ -15,6 +15,9 @@ import pytest
 from tests.sim import corpus
 from tests.sim.run import simulate
 
+# A killed life is a killed process: nobody closes the files that it had open.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
