@@ -23,7 +23,8 @@ def container_name(ledger_id: str, trial_id: int) -> str:
 
 
 def network_name(ledger_id: str, trial_id: int) -> str:
-    """Of a trial's network.  The engine's names of networks are not unique: its id says which one."""
+    """Of a trial's first network; a further one, on another subnet, has a number behind it.  The engine's names of networks are not unique:
+    its id says which one."""
     return f"mn-{ledger_id}-{trial_label(trial_id)}"
 
 
@@ -41,4 +42,4 @@ def is_ours(name: str, *, ledger_id: str, trial: str | None, claim: str | None) 
         return _PROOF.fullmatch(name) is not None or re.fullmatch(f"mt-{re.escape(ledger_id)}-fit-[0-9a-f]{{8}}", name) is not None
     if trial is None or _TRIAL.fullmatch(trial) is None:
         return False
-    return name in (f"mt-{ledger_id}-{trial}", f"mn-{ledger_id}-{trial}")
+    return name == f"mt-{ledger_id}-{trial}" or re.fullmatch(f"mn-{re.escape(ledger_id)}-{trial}(-[0-9]+)?", name) is not None

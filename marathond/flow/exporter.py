@@ -39,6 +39,8 @@ class Exporter:
         self.world = world
         self._lines: dict[str, dict[int, TrialLine]] = {}
         self._seen_event = 0
+        self._finding_may_stand = True
+        """Also from an earlier life, so the first success ends it; later ones need not write that nothing is wrong."""
 
     async def run(self) -> None:
         """For ever.  A failing out_dir is named and tried again."""
@@ -60,6 +62,7 @@ class Exporter:
             if len(waiting) > BATCH:
                 world.export_wake.ring()
         except ArtifactError as error:
+            self._finding_may_stand = True
             log.error("export_failed", path=error.path, code=error.code, detail=error.detail)
             await world.ledger.write(
                 findings.raise_finding,
@@ -71,7 +74,9 @@ class Exporter:
                 now_ms=world.clock.wall_ms(),
             )
         else:
-            await world.ledger.write(findings.close_finding, code="export_failed", subject=subject, now_ms=world.clock.wall_ms())
+            if self._finding_may_stand:
+                await world.ledger.write(findings.close_finding, code="export_failed", subject=subject, now_ms=world.clock.wall_ms())
+                self._finding_may_stand = False
 
     async def _copied(self, trial_id: int) -> tuple[str, list[ArtifactRecord]]:
         """Folder relative to out_dir, and what was copied there."""

@@ -412,7 +412,9 @@ class FakeEngine(EngineState):
 
     def _unstick(self) -> None:
         """All faults end."""
-        self.slow = self._silent = self._missing_binary = False
+        if self.slow:
+            self._hurry()
+        self._silent = self._missing_binary = False
         self._unhang()
         self._go_up()
         self._reconnect()

@@ -14,10 +14,13 @@ LEDGER = "0123456789ab"
     [
         (container_name(LEDGER, 7), "t0007", "token", True),
         (network_name(LEDGER, 123456), "t123456", "token", True),
+        (network_name(LEDGER, 7) + "-2", "t0007", "token", True),
         (fitness_name(LEDGER, "0a1b2c3d"), None, "proof", True),
         ("marathond-proof-k3_x9abc", None, "proof", True),
         ("marathond-preflight-0123456789ab", None, "proof", True),
         ("db-1", "t0007", "token", False),
+        (container_name(LEDGER, 7) + "-2", "t0007", "token", False),
+        (network_name(LEDGER, 7) + "-", "t0007", "token", False),
         (container_name(LEDGER, 8), "t0007", "token", False),
         (container_name("ffffffffffff", 7), "t0007", "token", False),
         (container_name(LEDGER, 7), None, "token", False),
