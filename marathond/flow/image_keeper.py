@@ -52,7 +52,9 @@ class ImageKeeper:
 
     async def _make(self, task: StoredTask) -> None:
         try:
-            await self._ensure(task)
+            # Wanted by a snapshot that may be older than the park which the last failure of this very image wrote.
+            if await self.world.ledger.read(admission.task_is_open, task.task_id):
+                await self._ensure(task)
         except (EngineUnreachable, EngineTimeout):
             await anyio.sleep(AWAY_PAUSE_S)  # the scheduler asks again when the engine is back
         finally:

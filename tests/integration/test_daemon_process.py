@@ -83,11 +83,11 @@ async def test_f02_killed_in_mid_agent_mid_verify_and_mid_teardown(relay: Relay,
         await assert_nothing_left(rig, engine)
 
 
-async def test_f02_killed_at_ten_random_moments_it_converges(docker_host: str, tmp_path: Path, engine: DockerEngine) -> None:
+async def test_f02_killed_at_random_moments_it_converges(docker_host: str, tmp_path: Path, engine: DockerEngine) -> None:
     moments = random.Random(20)
     tasks = [make_task(tmp_path, "net", network="public"), make_task(tmp_path, "plain")]
     async with ProcessRig(docker_host, tasks=tasks, arms={"a": SOON, "b": SOON}, replicates=2, overrides={"admission.passes": 1}) as rig:
-        for _ in range(10):
+        for _ in range(5):  # many more in virtual time: tests/sim
             await anyio.sleep(moments.uniform(0.0, 0.8))
             await rig.kill()
             await rig.start()

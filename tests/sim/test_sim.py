@@ -1,6 +1,6 @@
 """The second half of the corpus: lives are killed, engines fail, and every invariant holds; the same seed is the same run.
 
-The first half is in test_reach.py, so that two test processes share the work.
+The first half is in test_sim_reach.py, so that two test processes share the work.
 """
 
 from __future__ import annotations

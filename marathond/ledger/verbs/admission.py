@@ -79,6 +79,11 @@ def open_total(c: sqlite3.Connection, campaign_id: int) -> int:
     return sum(states["open"] for states in counts.values())
 
 
+def task_is_open(c: sqlite3.Connection, task_id: int) -> bool:
+    """Whether a cell of the task may be admitted as far as the cell goes: open, not parked."""
+    return bool(scalar(c, "SELECT EXISTS (SELECT 1 FROM cell_state WHERE task_id = ? AND state = 'open')", (task_id,)))
+
+
 def admit(
     c: sqlite3.Connection,
     *,
