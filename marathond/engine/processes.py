@@ -2,7 +2,8 @@
 
 Owns the reading of ``ps`` rows and ``/proc``.  Must not know which processes deserve to die.
 
-Facts: ``docker top`` runs the host's ``ps`` and works on a paused container; the ids it prints are the host's.  A zombie runs nothing and
+Facts: ``docker top`` runs the host's ``ps`` and works on a paused container; the ids it prints are the host's.  ``ps`` cuts its lines where
+the engine was started with COLUMNS in its environment, so command lines are read from ``/proc``.  A zombie runs nothing and
 is left out, unless its other threads still live (a leader that called pthread_exit shows as a zombie while the program goes on).
 """
 
@@ -21,6 +22,7 @@ from marathond.ports.engine import Process
 
 PS_ARGS = "-eo pid,ppid,sess,args"
 _PID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
+ARGV_MAX = 65536
 PF_EXITING = 0x4
 """Flag of a task that is in the kernel's exit path; the first process of a pid namespace waits there for all the others' ends."""
 
@@ -86,6 +88,15 @@ def read_stat(pid: int) -> Stat | None:
         raise EngineError("container.top", 0, f"cannot read /proc/{pid}/stat: {exc}") from exc
 
 
+def read_argv(pid: int) -> str:
+    """The words of ``/proc/PID/cmdline`` with spaces between them, at most ARGV_MAX bytes; empty when it has none or cannot be read."""
+    try:
+        with (PROC / str(pid) / "cmdline").open("rb") as stream:
+            return stream.read(ARGV_MAX).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[Process], set[int]]:
     """Complete ``top``'s rows from /proc: (processes that run, pids that are not here or in no cgroup of the container).
 
@@ -93,12 +104,12 @@ def identify(rows: Sequence[tuple[int, str]], container_id: str) -> tuple[list[P
     """
     found, odd = [], set()
     for pid, argv in rows:
-        before, member, after = read_stat(pid), belongs(pid, container_id), read_stat(pid)
+        before, member, said, after = read_stat(pid), belongs(pid, container_id), read_argv(pid), read_stat(pid)
         if before is not None and after is not None and before.start_ticks == after.start_ticks:
             if after.runs_nothing:
                 continue
-            if member:  # all three looks spoke of one process
-                found.append(Process(pid, after.ppid, after.session, after.start_ticks, argv, after.exiting))
+            if member:  # all looks spoke of one process
+                found.append(Process(pid, after.ppid, after.session, after.start_ticks, said or argv, after.exiting))
                 continue
         odd.add(pid)
     return found, odd

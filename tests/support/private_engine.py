@@ -39,8 +39,8 @@ class PrivateEngine:
     root: Path
     netns: str
     arguments: list[str]
-    environ: dict[str, str] = field(default_factory=dict)
-    """Added to the daemon's environment at the next start."""
+    environ: dict[str, str] = field(default_factory=lambda: {"COLUMNS": "60"})
+    """Added to the daemon's environment at the next start.  With COLUMNS its `ps` cuts what it prints: nothing may depend on that."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
