@@ -157,11 +157,11 @@ def test_c15_all_five_arms_are_seen_through_the_same_deadline(
     assert accepted.returncode == 0, accepted.stderr + accepted.stdout
     told = json.loads(accepted.stdout)
     assert [(cell["outcome"], "loopx quota: " in cell["detail"]) for cell in told["cells"]] == [("ok", True)] and told["requests"] == 0
-    done = ctl(config, "canary", "--json")
+    done = ctl(config, "canary", "--deadline", "12", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     birds = {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"]) for bird in json.loads(done.stdout)["arms"]}
     arms = ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")
-    assert birds == dict.fromkeys(arms, ("deadline", "25 s: own", "scored")) and provider.tally("t1").requests == 0
+    assert birds == dict.fromkeys(arms, ("deadline", "12 s: own", "scored")) and provider.tally("t1").requests == 0
 
 
 def test_f02_a_rehearsal_that_was_killed_leaves_nothing_to_the_next(
