@@ -15,9 +15,9 @@ import typer
 
 from marathond import __version__
 from marathond.cli import config_cmds
-from marathond.cli.client import CallFailed, DaemonDown
+from marathond.cli.client import DaemonDown
 from marathond.cli.output import say
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 if TYPE_CHECKING:
     from marathond.cli.locate import Located

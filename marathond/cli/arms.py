@@ -12,24 +12,24 @@ from typing import Any, get_args
 
 from marathond.agents.codex import contract
 from marathond.cli.app import Settled
-from marathond.cli.client import CallFailed
 from marathond.cli.config_cmds import hidden
 from marathond.cli.disclosures import of_one, rows_as_json, short
 from marathond.cli.locate import locate
-from marathond.cli.output import Column, clean, note, print_json, say, screen, table, wrapped
-from marathond.cli.reader import campaign_id, reading
+from marathond.cli.output import Column, note, print_json, say, screen, table, wrapped
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.contract import NAME
 from marathond.core.disclosure import Disclosure
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import ConfigError, LedgerRefused, StageError
 from marathond.core.model import Arm, Drive
+from marathond.core.text import clean
 from marathond.ledger.verbs import shapes, stored, treatments
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.treatments import Treated
 from marathond.practice.script import CODE_MODELS
 from marathond.service.disclosing import conditions
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import campaign_id, reading
+from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings
 from marathond.service.staged import look_at_trees, package_ids
 from marathond.service.treatment import arm_treatment, treatment_hash

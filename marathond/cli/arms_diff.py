@@ -12,10 +12,11 @@ from typing import Any
 
 from marathond.agents.codex import contract, declares
 from marathond.cli.arms import Gathered, row, surface_of, words
-from marathond.cli.output import clean, plural, print_json, say, screen, wrapped
+from marathond.cli.output import print_json, say, screen, wrapped
 from marathond.core.contract import ABSENT, Declared, Difference, Path, differences, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
 from marathond.core.model import Arm
+from marathond.core.text import clean, plural
 
 VALUE_MAX = 400
 OF_RECORDS = ("codex.drive", "codex.loopx", "codex.loopx.profile")

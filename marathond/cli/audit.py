@@ -18,19 +18,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.client import CallFailed
-from marathond.cli.gather import ALARMS
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, print_json, say, table, when, wrapped
-from marathond.cli.reader import campaign_id, daemon_life, reading
+from marathond.cli.output import Column, Screen, print_json, say, table, wrapped
 from marathond.core.audit.facts import Facts, FindingFact
 from marathond.core.audit.house import WAL_BYTES
 from marathond.core.audit.rule import Look, Rule
 from marathond.core.audit.rules import looks
 from marathond.core.paths import DaemonPaths
+from marathond.core.text import UNKNOWN, clean, plural, when
 from marathond.ledger import wal
 from marathond.ledger.verbs import audit
 from marathond.ledger.verbs.runs import last_run
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import campaign_id, daemon_life, reading
+from marathond.service.picture.status import ALARMS
+from marathond.service.protocol import CallFailed, Exit
 
 DETAIL_MAX = 2_000
 OK, FOUND, NOTHING = "ok", "found", "nothing yet"

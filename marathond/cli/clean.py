@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, note, plural, print_json, say, screen, table
-from marathond.cli.output import clean as printed
-from marathond.cli.reader import reading
+from marathond.cli.output import Column, note, print_json, say, screen, table
 from marathond.core.belongings import is_ours
 from marathond.core.errors import EngineError
+from marathond.core.text import clean as printed
+from marathond.core.text import plural
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, NetworkInfo
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import reading
+from marathond.service.protocol import CallFailed, Exit
 
 if TYPE_CHECKING:
     from marathond.service.settings import Settings

@@ -11,20 +11,11 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from marathond.core.errors import MarathonError
 from marathond.service import protocol
-from marathond.service.protocol import BadRequest, Exit
+from marathond.service.protocol import BadRequest, CallFailed, Exit
 
 CALL_TIMEOUT_S = 60.0
 """Longer than the daemon's own deadline of an ordinary verb, so that the daemon's answer is the one that is shown."""
-
-
-class CallFailed(MarathonError):
-    """A call that came to nothing; ``exit_code`` is the command's."""
-
-    def __init__(self, message: str, exit_code: int = Exit.FAILED) -> None:
-        self.exit_code = exit_code
-        super().__init__(message)
 
 
 class Answered(CallFailed):

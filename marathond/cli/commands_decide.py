@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, finish, now_ms, settled
-from marathond.cli.client import CallFailed
 from marathond.cli.output import print_json, screen
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 @app.command()
@@ -32,7 +31,7 @@ def void(
 ) -> None:
     """Withdraw trials: infrastructure made them meaningless.  Their cells run again; rows, scores and artifacts are kept."""
     from marathond.cli import mutate
-    from marathond.cli.reader import number_of, trial_number
+    from marathond.service.picture.reader import number_of, trial_number
 
     ids = [trial_number(text) for text in trials or []]
     filters = (arm, task, replicate, since, block)
@@ -69,7 +68,7 @@ def unvoid(
 ) -> None:
     """Take voids back, where the cell has no later trial."""
     from marathond.cli import mutate
-    from marathond.cli.reader import number_of, trial_number
+    from marathond.service.picture.reader import number_of, trial_number
 
     if sum(value is not None for value in (trial, block, batch)) != 1:
         raise CallFailed("unvoid: give one of TRIAL, --block, --batch", Exit.USAGE)
@@ -98,7 +97,7 @@ def review(
 ) -> None:
     """Doubtful trials: list them; show one with the evidence of both sides; or decide one."""
     from marathond.cli import mutate, reviews
-    from marathond.cli.reader import campaign_id, reading, trial_number
+    from marathond.service.picture.reader import campaign_id, reading, trial_number
 
     located = settled(ctx).located().paths
     if trial is None or trial == "list":
@@ -136,8 +135,8 @@ def regrade(
     Exit status: 1 when something was refused: a file that is missing, or is not what was exported.
     """
     from marathond.cli import regrade as again
-    from marathond.cli.reader import trial_number
     from marathond.service.effective import score_rules
+    from marathond.service.picture.reader import trial_number
 
     if trials and (campaign is not None or task is not None):
         raise CallFailed("regrade: name trials, or give --campaign and --task, not both", Exit.USAGE)
@@ -167,7 +166,7 @@ def retry(
 ) -> None:
     """Open a parked cell again.  A done one is refused: void it first."""
     from marathond.cli import mutate
-    from marathond.cli.reader import number_of, trial_number
+    from marathond.service.picture.reader import number_of, trial_number
 
     if which[:1].lower() == "c":
         ask(ctx, mutate.retry, cell=number_of(which, "c", "a cell such as c0012"), reason=reason)
@@ -187,7 +186,7 @@ def unpark(
 ) -> None:
     """Open parked cells again; their passes start anew."""
     from marathond.cli import mutate
-    from marathond.cli.reader import number_of
+    from marathond.service.picture.reader import number_of
 
     if sum((cell is not None, task is not None, arm is not None, everything)) != 1:
         raise CallFailed("unpark: give one of CELL, --task, --arm, --all", Exit.USAGE)

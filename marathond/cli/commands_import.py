@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Json, app, finish, settled
-from marathond.cli.client import CallFailed
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 class ArmBy(StrEnum):

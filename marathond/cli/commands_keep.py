@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Json, app, finish, ledger_app, now_ms, settled
-from marathond.cli.client import CallFailed
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 @app.command(name="notify")

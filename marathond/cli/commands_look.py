@@ -12,10 +12,9 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, settled
-from marathond.cli.client import CallFailed
 from marathond.cli.output import print_json, screen
 from marathond.core.errors import ConfigError
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 @app.command(name="status")
@@ -38,7 +37,7 @@ def status_command(
 def show(ctx: typer.Context, trial: Trial, as_json: Json = False) -> None:
     """Everything about one trial, and where each value came from."""
     from marathond.cli import show as view
-    from marathond.cli.reader import reading, trial_number
+    from marathond.service.picture.reader import reading, trial_number
 
     paths = settled(ctx).located().paths
     with reading(paths.ledger) as connection:
@@ -58,7 +57,7 @@ def logs(
 ) -> None:
     """What a trial's agent (or verifier) wrote; of codex, what it said and did."""
     from marathond.cli import logs as view
-    from marathond.cli.reader import trial_number
+    from marathond.service.picture.reader import trial_number
 
     paths = settled(ctx).located().paths
     view.run(paths.ledger, paths.state_dir, trial_number(trial), verifier=verifier, follow_it=follow)
@@ -73,7 +72,7 @@ def exec_command(
 ) -> None:
     """Run a command in a trial's container, with its arm's variables, user and folder.  Exit status: the command's."""
     from marathond.cli import exec as runner
-    from marathond.cli.reader import check_trial, reading, trial_number
+    from marathond.service.picture.reader import check_trial, reading, trial_number
 
     settings = settled(ctx).settings()
     number = trial_number(trial)
@@ -92,7 +91,7 @@ def pool(
 ) -> None:
     """Networks: capacity, ours, leaked, others'.  Exit status: 4 when the capacity is unknown."""
     from marathond.cli import pool as view
-    from marathond.cli.reader import reading
+    from marathond.service.picture.reader import reading
 
     chosen = settled(ctx)
     try:
@@ -117,7 +116,7 @@ def findings(
 ) -> None:
     """What a person must know, worst first: what it means and what to do.  Exit status: 1 when an error is not acknowledged."""
     from marathond.cli import findings as view
-    from marathond.cli.reader import reading
+    from marathond.service.picture.reader import reading
 
     with reading(settled(ctx).located().paths.ledger) as connection:
         if number is not None:
@@ -165,7 +164,7 @@ def wait_command(
     Exit status: 0 all scored, 1 something is parked, voided or in review, 3 the daemon is down, 75 the time is up.
     """
     from marathond.cli import wait
-    from marathond.cli.reader import trial_number
+    from marathond.service.picture.reader import trial_number
 
     paths = settled(ctx).located().paths
     number = None if trial is None else trial_number(trial)

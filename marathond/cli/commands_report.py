@@ -11,9 +11,8 @@ import typer
 from typer.core import TyperCommand
 
 from marathond.cli.app import Campaign, app, finish, settled
-from marathond.cli.client import CallFailed
 from marathond.cli.output import screen
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 _OPTIONAL = ("--json", "--csv")
 

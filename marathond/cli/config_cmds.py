@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from marathond.cli.output import clean, note, plural, print_json, say
+from marathond.cli.output import note, print_json, say
 from marathond.core.errors import ConfigError
 from marathond.core.model import Unrunnable
-from marathond.core.text import hidden_url
+from marathond.core.text import clean, hidden_url, plural
 from marathond.service.protocol import Exit
 
 if TYPE_CHECKING:

@@ -54,8 +54,8 @@ def run(
     except MarathonError as error:
         if debug:
             raise
-        from marathond.cli.output import clean
         from marathond.cli.refusals import lines_of
+        from marathond.core.text import clean
 
         for line in lines_of(error):
             print(f"marathond: {clean(line, 2000)}", file=sys.stderr)

@@ -12,15 +12,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from marathond.cli.app import Settled
-from marathond.cli.client import CallFailed
 from marathond.cli.locate import locate
-from marathond.cli.output import Column, Screen, clean, plural, print_json, say, screen, table, when
-from marathond.cli.reader import campaign_id, reading
+from marathond.cli.output import Column, Screen, print_json, say, screen, table
 from marathond.core.disclosure import Disclosure
 from marathond.core.errors import LedgerRefused
+from marathond.core.text import clean, plural, when
 from marathond.ledger.verbs import stored
 from marathond.ledger.verbs.disclosures import Disclosed, told
 from marathond.service.disclosing import configured
+from marathond.service.picture.reader import campaign_id, reading
+from marathond.service.protocol import CallFailed
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
 

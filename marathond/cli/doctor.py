@@ -17,14 +17,15 @@ from typing import Any
 
 from marathond import __version__
 from marathond.cli.doctor_status import prove_status
-from marathond.cli.output import UNKNOWN, Screen, clean, print_json, say, when, wrapped
-from marathond.cli.reader import campaign_id, daemon_life, reading
+from marathond.cli.output import Screen, print_json, say, wrapped
 from marathond.core.paths import DaemonPaths
+from marathond.core.text import UNKNOWN, clean, when
 from marathond.ledger.place import is_elsewhere, read_identity
 from marathond.ledger.verbs.runs import last_run
 from marathond.service.doctor import run, source, sources
 from marathond.service.doctor.run import Proof
 from marathond.service.doctor.source import DEAD, Daemon, Place, Source
+from marathond.service.picture.reader import campaign_id, daemon_life, reading
 from marathond.service.protocol import Exit
 
 _SHADES = {source.OK: "green", DEAD: "red", source.UNKNOWN: "yellow", source.NOTHING: "dim"}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from marathond.cli.gather import Status, gather
 from marathond.ledger.verbs import admission, networks, parks, runs, sql
 from marathond.service.doctor.ground import ENGINE
 from marathond.service.doctor.run import Proof
 from marathond.service.doctor.scratch import Scratch
+from marathond.service.picture.status import Status, gather
 
 NO_PID = 1 << 22
 """Beyond the largest pid that Linux gives (proc(5), pid_max)."""

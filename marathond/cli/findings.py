@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from marathond.cli.client import CallFailed
-from marathond.cli.gather import ALARMS
-from marathond.cli.output import Screen, clean, clock, plural, print_json, say, span, text_of, when, wrapped
+from marathond.cli.output import Screen, print_json, say, wrapped
 from marathond.core.audit.catalogue import Meaning, meaning_of
+from marathond.core.text import clean, clock, plural, span, text_of, when
 from marathond.ledger.verbs import findings as verbs
 from marathond.ledger.verbs.findings import FindingRow, Told
 from marathond.ledger.verbs.sql import scalar
+from marathond.service.picture.status import ALARMS
+from marathond.service.protocol import CallFailed
 
 DETAIL_MAX = 2_000
 HOUSE = "house"

@@ -12,16 +12,16 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import clean, note, plural, say
+from marathond.cli.output import note, say
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
+from marathond.core.text import clean, plural
 from marathond.engine.host import filesystem_type
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.open import create, house_errors, open_readonly
 from marathond.ledger.place import is_elsewhere, read_identity
 from marathond.service.peers import user_name
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 PROBLEMS_SHOWN = 20
 

@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 from marathond.agents.codex.transcript import NAME as CONVERSATION
 from marathond.cli import conversation
-from marathond.cli.client import CallFailed
 from marathond.cli.output import note
-from marathond.cli.reader import check_trial, reading
 from marathond.core.errors import ArtifactError
 from marathond.core.model import LIVE_STATES, AgentKind, TrialState, trial_label
 from marathond.core.text import printable
 from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
+from marathond.service.picture.reader import check_trial, reading
+from marathond.service.protocol import CallFailed
 from marathond.tasks.paths import open_file, open_folder
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.client import CallFailed, DaemonDown, call
-from marathond.cli.output import clean, clock, note, plural, say
+from marathond.cli.client import DaemonDown, call
+from marathond.cli.output import note, say
 from marathond.core.model import block_label, cell_label, trial_label
 from marathond.core.parting import named
-from marathond.service.protocol import Exit
+from marathond.core.text import clean, clock, plural
+from marathond.service.protocol import CallFailed, Exit
 
 SUBMIT_TIMEOUT_S = 660.0
 NAMED_MAX = 20

@@ -12,12 +12,13 @@ from typing import Any
 
 import anyio
 
-from marathond.cli.output import clean, note, print_json, say, when
-from marathond.cli.reader import reading
+from marathond.cli.output import note, print_json, say
 from marathond.core.notices import Notice
+from marathond.core.text import clean, when
 from marathond.ledger.verbs.notices import NoticeRow, newest_notices
 from marathond.service.channels import Answer, channels_of
 from marathond.service.notices import message_of
+from marathond.service.picture.reader import reading
 from marathond.service.protocol import Exit
 from marathond.service.settings import Settings
 

@@ -15,16 +15,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TextIO
-
-from marathond.core.text import duration, iso_utc, printable
-
-UNKNOWN = "unknown"
+from typing import TextIO
 
 FALLBACK_COLUMNS = 120
-
-LINE_MAX = 500
-"""Characters of one foreign value in one line."""
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
@@ -63,11 +56,6 @@ def _columns(stream: TextIO, environ: Mapping[str, str]) -> int:
         return os.get_terminal_size(stream.fileno()).columns or FALLBACK_COLUMNS
     except (OSError, ValueError):
         return FALLBACK_COLUMNS
-
-
-def clean(value: object, max_len: int = LINE_MAX) -> str:
-    """One line without anything that steers a terminal, whoever wrote it."""
-    return printable(str(value), max_len)
 
 
 def say(text: str = "") -> None:
@@ -213,38 +201,3 @@ def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int],
         gap = " " * (width - display_width(text))
         parts.append(gap + text if column.right else text + gap)
     return (indent + "  ".join(parts)).rstrip()
-
-
-def span(milliseconds: float | None) -> str:
-    """``6h12m``, ``4m02s``, ``9s``; ``-`` for nothing."""
-    return "-" if milliseconds is None else duration(max(0.0, milliseconds) / 1000)
-
-
-def when(at_ms: int | None) -> str:
-    """ISO-8601 UTC to the second, as the ledger's views show it."""
-    return "-" if at_ms is None else iso_utc(at_ms)[:19] + "Z"
-
-
-def clock(at_ms: int, now_ms: int) -> str:
-    """``14:02:11Z`` within the last twenty hours, else the whole date."""
-    return when(at_ms)[11:] if 0 <= now_ms - at_ms < 20 * 3_600_000 else when(at_ms)
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def text_of(value: Any, max_len: int = LINE_MAX) -> str:
-    """A field of a row as one clean line; ``-`` for nothing, ``yes`` and ``no``."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None or value == "" else clean(value, max_len)
-
-
-def fields(detail: Mapping[str, Any], max_len: int = 80) -> str:
-    """``key value, key value`` of all that is there."""
-    return ", ".join(f"{clean(key)} {text_of(value, max_len)}" for key, value in detail.items() if value not in (None, "", [], {}))

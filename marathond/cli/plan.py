@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import anyio
 
 from marathond.cli.disclosures import short
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, note, plural, say, span, table
+from marathond.cli.output import Column, Screen, note, say, table
 from marathond.cli.parks import ArmPark, arm_parks
 from marathond.cli.plan_benchmark import (
     UNSUPPORTED,
@@ -29,6 +29,7 @@ from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
 from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
 from marathond.core.order import CellKey, order_cells
+from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import EngineInfo
 from marathond.service.disclosing import configured

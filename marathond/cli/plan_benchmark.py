@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.output import clean, note, plural
+from marathond.cli.output import note
 from marathond.core.benchmark import Support, limits_differ
 from marathond.core.model import Task, Unrunnable
+from marathond.core.text import clean, plural
 from marathond.service import digests
 from marathond.service.settings import Settings
 from marathond.service.taskread import Reading, known_marks

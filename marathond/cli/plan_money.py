@@ -11,14 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marathond.cli.money_lines import cut_words, unpriced_words
-from marathond.cli.output import UNKNOWN, clean, plural
-from marathond.cli.reader import reading
 from marathond.core.errors import LedgerRefused
 from marathond.core.money import MODEL_KINDS, Forecast, Rules, Sample, Spent, Work, dollars, whole_blocks
 from marathond.core.order import CellKey
+from marathond.core.text import UNKNOWN, clean, plural
 from marathond.ledger.verbs.money import ended_costs, spent
 from marathond.service.effective import money_rules
+from marathond.service.picture.money_words import cut_words, unpriced_words
+from marathond.service.picture.reader import reading
 from marathond.service.settings import Settings
 
 Cell = tuple[str, str, int]

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from marathond.cli.gather import FRESH_MS, Pool, foreign_seen, pool_now
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, say, span, table
+from marathond.cli.output import Column, Screen, say, table
 from marathond.core.model import trial_label
+from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, PoolRow, leases, networks_seen, pools
 from marathond.ledger.verbs.runs import last_run
+from marathond.service.picture.status import FRESH_MS, Pool, foreign_seen, pool_now
 
 BUILT_IN = frozenset({"bridge", "host", "none"})
 """Docker's own: nobody's, and never to be removed."""

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import anyio
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, note, plural, print_json, say, screen, span, table
+from marathond.cli.output import Column, Screen, note, print_json, say, screen, table
 from marathond.core.errors import EngineError
 from marathond.core.model import Task, Unrunnable
+from marathond.core.text import clean, plural, span
 from marathond.engine.docker import DockerEngine
 from marathond.flow.images import Failed, ImageMaker, Made, Wish, wishes
 from marathond.service.knobs import did_you_mean
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings, where
 from marathond.service.taskpaths import task_folders
 from marathond.service.taskread import read_tasks

@@ -5,14 +5,15 @@ Owns both for every command; light, for ``status`` needs it.
 
 from __future__ import annotations
 
-from marathond.cli.client import Answered, CallFailed
+from marathond.cli.client import Answered
 from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 def refused(error: MarathonError) -> int:
     """One line (a configuration, and the daemon's word on one, may have several) on stderr; the exit code that belongs to it."""
-    from marathond.cli.output import clean, note
+    from marathond.cli.output import note
+    from marathond.core.text import clean
 
     for line in lines_of(error):
         placed = isinstance(error, ConfigError) and error.where

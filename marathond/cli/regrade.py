@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, note, plural, print_json, say, table, wrapped
-from marathond.cli.reader import campaign_id, check_trial, reading
+from marathond.cli.output import Column, Screen, note, print_json, say, table, wrapped
 from marathond.core.model import trial_label
 from marathond.core.score import EXTRACTOR, Overrides
+from marathond.core.text import clean, plural
 from marathond.ledger.verbs import operator
 from marathond.ledger.verbs import regrade as verbs
 from marathond.service.offline import offline_writer
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import campaign_id, check_trial, reading
+from marathond.service.protocol import CallFailed, Exit
 from marathond.service.regrade import Outcome, Regraded, grade_again
 
 WHAT = "marathonctl regrade"

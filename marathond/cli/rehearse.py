@@ -11,9 +11,10 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import clean, note
+from marathond.cli.output import note
 from marathond.core.errors import ArtifactError, MarathonError
+from marathond.core.text import clean
+from marathond.service.protocol import CallFailed
 from marathond.service.rehearsal import Ground, clear, prepare, rehearse, remove_leftovers
 from marathond.service.settings import Settings
 

@@ -15,18 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, note, say, screen, table
-from marathond.cli.reader import reading
+from marathond.cli.output import Column, Screen, note, say, screen, table
 from marathond.cli.report_text import render
 from marathond.core.errors import LedgerRefused, Refused
 from marathond.core.results import Results
+from marathond.core.text import clean
 from marathond.ledger.verbs.results import read_results
 from marathond.report.document import Report, document, make
 from marathond.report.gate import refusal
 from marathond.report.page import page
 from marathond.report.tables import COLUMNS, to_csv, to_json
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import reading
+from marathond.service.protocol import CallFailed, Exit
 
 STDOUT = "-"
 

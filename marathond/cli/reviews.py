@@ -13,31 +13,19 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import (
-    Column,
-    Screen,
-    clean,
-    display_width,
-    number,
-    plural,
-    print_json,
-    say,
-    span,
-    table,
-    text_of,
-    wrapped,
-)
-from marathond.cli.reader import check_trial
+from marathond.cli.output import Column, Screen, display_width, print_json, say, table, wrapped
 from marathond.core import ourside
 from marathond.core.classify import times
 from marathond.core.errors import ArtifactError
 from marathond.core.model import trial_label
 from marathond.core.ourside import Alike
+from marathond.core.text import clean, number, plural, span, text_of
 from marathond.ledger.verbs import evidence as ledger_evidence
 from marathond.ledger.verbs.as_read import row_as_read
 from marathond.ledger.verbs.show import ReviewRow, TrialShown, show
 from marathond.ledger.verbs.trials import ScoreRow
+from marathond.service.picture.reader import check_trial
+from marathond.service.protocol import CallFailed
 
 DETAIL_MAX, LINE_MAX = 300, 160
 TAIL_BYTES, TAIL_LINES = 16 << 10, 12

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from marathond.cli import show_import, show_loopx, show_model, show_scores
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, fields, plural, say, screen, span, table, text_of, when
+from marathond.cli.output import Column, Screen, say, screen, table
 from marathond.core.detached import WRAPPER
 from marathond.core.model import Origin, block_label, cell_label, trial_label
+from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.show import TrialShown, show
+from marathond.service.protocol import CallFailed
 
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marathond.cli.output import clean, span, text_of, when
 from marathond.core.money import NUSD
+from marathond.core.text import clean, span, text_of, when
 from marathond.ledger.verbs.imports import ImportedRow
 
 

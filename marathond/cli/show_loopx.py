@@ -13,9 +13,10 @@ from typing import Any
 
 from marathond.agents.loopx import left, profile
 from marathond.agents.loopx.left import TodoLeft
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, plural, span, table
+from marathond.cli.output import Column, Screen, table
 from marathond.core.errors import ArtifactError
 from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.ledger.verbs.show import TrialShown
 from marathond.ports.agent import RunDir
 from marathond.tasks.artifacts import read_bounded

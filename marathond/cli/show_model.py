@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from marathond.cli.money_lines import cut_words
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, fields, plural, span, table, text_of, when
+from marathond.cli.output import Column, Screen, table
 from marathond.core.money import dollars
+from marathond.core.text import UNKNOWN, clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.show import TrialShown
 from marathond.ports.agent import LogEntry
+from marathond.service.picture.money_words import cut_words
 
 LOG_SHOWN = 15
 RECEIPT_SHOWN = 40

@@ -12,10 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import Column, Screen, clean, note, print_json, say, table
-from marathond.core.text import csv_text
-from marathond.service.protocol import Exit
+from marathond.cli.output import Column, Screen, note, print_json, say, table
+from marathond.core.text import clean, csv_text
+from marathond.service.protocol import CallFailed, Exit
 
 TABLE_ROWS_MAX = 1000
 """A table is laid out in memory; --csv and --json have no such bound."""

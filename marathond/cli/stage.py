@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from marathond.cli.output import clean, note, plural, print_json, say
+from marathond.cli.output import note, print_json, say
 from marathond.core.errors import StageError
+from marathond.core.text import clean, plural
 from marathond.service.protocol import Exit
 from marathond.staging import store
 from marathond.staging.manifest import tree_integrity

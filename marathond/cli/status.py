@@ -2,8 +2,8 @@
 
 Is it running, is it fair, what is it waiting for, when will it be done, what must I do.  Owns the layout, the JSON and the fast way in:
 100,000 trials and the start of the interpreter in under 300 ms, so nothing here may import typer, rich, pydantic, anyio or aiosqlite.
-What is healthy, and which exit status that is: see :mod:`marathond.cli.gather`.  Parked cells and open reviews make nothing unhealthy;
-they stand in the first two lines, with a line per cause below.
+What is healthy, and which exit status that is: see :mod:`marathond.service.picture.status`.  Parked cells and open reviews make nothing
+unhealthy; they stand in the first two lines, with a line per cause below.
 """
 
 from __future__ import annotations
@@ -17,15 +17,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.gather import ALARMS, Eta, Parks, Status, gather
 from marathond.cli.locate import locate, with_ledger
-from marathond.cli.money_lines import money_parts, provider_parts, short_count
-from marathond.cli.output import UNKNOWN, Column, Screen, clean, clock, flow, number, plural, print_json, say, screen, span, table
-from marathond.cli.reader import reading
+from marathond.cli.output import Column, Screen, flow, print_json, say, screen, table
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
 from marathond.core.paths import DaemonPaths
-from marathond.ledger.verbs.status import LiveTrial
+from marathond.core.text import UNKNOWN, clean, clock, number, plural, span
+from marathond.service.picture.money_words import money_parts, provider_parts, short_count
+from marathond.service.picture.reader import reading
+from marathond.service.picture.status import ALARMS, Status, gather
+from marathond.service.picture.words import (
+    deadline_words,
+    disk_words,
+    eta_words,
+    findings_words,
+    note_words,
+    park_words,
+    pool_words,
+    reviews_words,
+    waiting_words,
+)
 from marathond.service.protocol import Exit
 
 WATCH_S = 2.0
@@ -143,7 +154,7 @@ def render(status: Status, where: Screen) -> list[str]:
         lines += ["", *_arms(status, where)]
     if status.live:
         lines += ["", *_live(status, where)]
-    waiting = _waiting(status)
+    waiting = waiting_words(status)
     return [*lines, *([""] if waiting and not status.live else []), *(where.fit(line) for line in waiting)]
 
 
@@ -159,7 +170,7 @@ def _imported(status: Status, where: Screen) -> list[str]:
         listed = f", {row.refused} listed and not taken" if row.refused else ""
         words = f"{plural(row.trials, 'trial')}{row.broken_off} from {clean(row.source)} ({clean(row.kind)})"
         lines.append(where.fit(f"  {words} by {clean(row.author)} at {clock(row.at_ms, status.now_ms)}{listed}"))
-    review = [where.fit(f"  {_reviews(status)}")] if cells.review else []
+    review = [where.fit(f"  {reviews_words(status)}")] if cells.review else []
     return [*lines, where.fit(f"cells {cells.total}: {' · '.join(counts)}"), *review]
 
 
@@ -169,7 +180,7 @@ def _head(status: Status, where: Screen) -> list[str]:
     health = where.paint(status.health, _SHADES[status.health])
     words = ((status.cells.parked, "parked"), (status.cells.review, "in review"))
     findings = "".join(f" · {where.paint(f'{count} {word}', 'yellow')}" for count, word in words if count)
-    findings += f" · {_findings(status)}" if status.findings else ""
+    findings += f" · {findings_words(status)}" if status.findings else ""
     if status.findings_elsewhere:
         findings += f" · {plural(status.findings_elsewhere, 'finding')} of other campaigns: marathonctl findings"
     if life.alive is False:
@@ -190,13 +201,13 @@ def _head(status: Status, where: Screen) -> list[str]:
 
 def _undecided(status: Status, where: Screen) -> list[str]:
     """Why cells are parked, a line per code, and what waits for a person, findings that are no alarm included."""
-    lines = [_park_line(parks) for parks in status.parks[:PARKS_SHOWN]]
+    lines = [park_words(parks) for parks in status.parks[:PARKS_SHOWN]]
     if len(status.parks) > PARKS_SHOWN:
         left = sum(parks.cells for parks in status.parks[PARKS_SHOWN:])
         query = "select task, arm, park_code, park_detail from v_cell where state = 'parked'"
         lines.append(f'and {len(status.parks) - PARKS_SHOWN} more ({plural(left, "cell")}): marathonctl sql "{query}"')
     if status.cells.review:
-        lines.append(_reviews(status))
+        lines.append(reviews_words(status))
     # Alarms stand above, each with its words; of the rest the codes are enough to know whether to look.
     quiet = Counter(row.code for row in status.findings if row.severity not in ALARMS and row.acked_at_ms is None)
     if quiet:
@@ -204,64 +215,19 @@ def _undecided(status: Status, where: Screen) -> list[str]:
     return [where.fit(f"  {line}") for line in lines]
 
 
-def _reviews(status: Status) -> str:
-    """They block no other cell; how long the first has waited says whether somebody looks."""
-    oldest = status.oldest_review_ms
-    age = "" if oldest is None else f", the oldest for {span(status.now_ms - oldest)}"
-    return f"{status.cells.review} in review{age}: marathonctl review"
-
-
-def _park_line(parks: Parks) -> str:
-    example = f"{clean(parks.task)}: {clean(parks.detail, DETAIL_MAX)}"
-    return f"{parks.cells} parked: {clean(parks.code)}: " + (example if parks.tasks == 1 else f"{parks.tasks} tasks, such as {example}")
-
-
-def _findings(status: Status) -> str:
-    stop_loss = sum(row.severity == "stop_loss" for row in status.findings)
-    acked = sum(row.acked_at_ms is not None for row in status.findings)
-    return f"{plural(len(status.findings), 'finding')} ({stop_loss} stop-loss{f', {acked} acknowledged' if acked else ''})"
-
-
 def _cells(status: Status, where: Screen) -> list[str]:
     cells = status.cells
     parts = [f"{cells.done} done", f"{cells.claimed} running", f"{cells.open} open"]
     parts += [f"{count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "review")) if count]
-    line = flow([f"cells {cells.total}: {' · '.join(parts)}", _eta(status.eta, status)], where)
+    line = flow([f"cells {cells.total}: {' · '.join(parts)}", eta_words(status.eta, status)], where)
     stops = [f"{stop.kind} by {clean(stop.author)} at {clock(stop.at_ms, status.now_ms)}: {clean(stop.detail)}" for stop in status.stops]
     return [*line, *(where.fit(where.paint(stop, "yellow")) for stop in stops)]
 
 
-def _eta(eta: Eta, status: Status) -> str:
-    if not status.cells.total:
-        return ""
-    if eta.ms is None:
-        return f"ETA {UNKNOWN} ({eta.basis})"
-    return eta.basis if eta.ms == 0 and not status.cells.claimed else f"ETA {span(eta.ms)} ({eta.basis})"
-
-
 def _resources(status: Status) -> list[str]:
-    pools = [_pool_text(pool.engine if len(status.pools) > 1 else "", pool) for pool in status.pools]
+    pools = [pool_words(pool.engine if len(status.pools) > 1 else "", pool) for pool in status.pools]
     ledger = f"ledger {clean(status.ledger)}" if status.ledger else ""
-    return [f"networks {' · '.join(pools) if pools else UNKNOWN}", f"disk {_disk(status.disk)}", ledger]
-
-
-def _pool_text(engine: str, pool: Any) -> str:
-    capacity = UNKNOWN if pool.capacity is None else pool.capacity
-    foreign = UNKNOWN if pool.foreign is None else pool.foreign
-    return f"{f'{clean(engine)} ' if engine else ''}{pool.ours}/{capacity} ours ({pool.leaked} leaked) · foreign {foreign}"
-
-
-def _disk(disk: list[dict[str, Any]] | None) -> str:
-    """The fullest file system of those that the daemon watches."""
-    shares = []
-    for row in disk or []:
-        free, total = row.get("free_bytes"), row.get("total_bytes")
-        if isinstance(free, int) and isinstance(total, int) and total > 0:
-            shares.append((100 * free // total, clean(row.get("path", ""))))
-    if not shares:
-        return UNKNOWN
-    share, path = min(shares)
-    return f"{share} % free" + (f" at {path}" if len(shares) > 1 else "")
+    return [f"networks {' · '.join(pools) if pools else UNKNOWN}", f"disk {disk_words(status.disk)}", ledger]
 
 
 def _arms(status: Status, where: Screen) -> list[str]:
@@ -306,33 +272,10 @@ def _live(status: Status, where: Screen) -> list[str]:
             clean(trial.arm),
             trial.phase,
             span(status.now_ms - trial.phase_at_ms),
-            _deadline(trial, status.now_ms),
+            deadline_words(trial, status.now_ms),
             *((short_count(trial.tokens),) if asks else ()),
-            _note(trial),
+            note_words(trial),
         )
         for trial in status.live
     ]
     return table((*columns, *columns_right), rows, where)
-
-
-def _deadline(trial: LiveTrial, now_ms: int) -> str:
-    if trial.limit_ms is None or trial.limit_from_ms is None:
-        return "none" if trial.phase in ("running", "verifying") else "-"
-    left = trial.limit_from_ms + trial.limit_ms - now_ms
-    return f"in {span(left)}" if left >= 0 else f"{span(-left)} over"
-
-
-def _note(trial: LiveTrial) -> str:
-    notes = [f"attempt {trial.attempt}"] if trial.attempt > 1 else []
-    return ", ".join([*notes, *([f"reattached {trial.reattached}x"] if trial.reattached else [])])
-
-
-def _waiting(status: Status) -> list[str]:
-    if not status.cells.open:
-        return []
-    if status.life.alive is False:
-        return [f"waiting: {plural(status.cells.open, 'cell')} — marathond is not running"]
-    if status.waiting is None:
-        return [f"waiting: {plural(status.cells.open, 'cell')} — {UNKNOWN}"]
-    reasons = [f"{row.get('count', UNKNOWN)} {clean(row.get('text', row.get('code', UNKNOWN)))}" for row in status.waiting]
-    return [f"waiting: {plural(status.cells.open, 'cell')} — {' · '.join(reasons)}"] if reasons else []

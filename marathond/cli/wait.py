@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.client import CallFailed
-from marathond.cli.output import clean, note, plural
-from marathond.cli.reader import campaign_id, daemon_life, reading
+from marathond.cli.output import note
 from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.text import clean, plural
 from marathond.ledger.verbs.runs import last_run
-from marathond.service.protocol import Exit
+from marathond.service.picture.reader import campaign_id, daemon_life, reading
+from marathond.service.protocol import CallFailed, Exit
 
 FIRST_S, LAST_S = 0.5, 5.0
 """Between two looks: first short, then longer."""

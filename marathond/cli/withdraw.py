@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from marathond.cli import mutate
-from marathond.cli.reader import campaign_id, reading
 from marathond.core.errors import LedgerRefused
+from marathond.service.picture.reader import campaign_id, reading
 
 VERBS = ("void", "unvoid", "retry")
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEQUENCES = re.compile(
@@ -23,6 +25,10 @@ _JOINERS = frozenset("\u200c\u200d")
 _SCAN_FACTOR = 16
 _URL = re.compile(r"(https?)://(?:[^/?#\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/:@?#\[\s]+)(?=[:/?#]|$)")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+UNKNOWN = "unknown"
+LINE_MAX = 500
+"""Characters of one foreign value in one line."""
 
 
 def printable(text: str, max_len: int) -> str:
@@ -94,3 +100,43 @@ def iso_utc(ms: int) -> str:
     """
     instant = _EPOCH + timedelta(milliseconds=ms)
     return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03d}Z"
+
+
+def clean(value: object, max_len: int = LINE_MAX) -> str:
+    """One line without anything that steers a terminal, whoever wrote it."""
+    return printable(str(value), max_len)
+
+
+def span(milliseconds: float | None) -> str:
+    """``6h12m``, ``4m02s``, ``9s``; ``-`` for nothing."""
+    return "-" if milliseconds is None else duration(max(0.0, milliseconds) / 1000)
+
+
+def when(at_ms: int | None) -> str:
+    """ISO-8601 UTC to the second, as the ledger's views show it."""
+    return "-" if at_ms is None else iso_utc(at_ms)[:19] + "Z"
+
+
+def clock(at_ms: int, now_ms: int) -> str:
+    """``14:02:11Z`` within the last twenty hours, else the whole date."""
+    return when(at_ms)[11:] if 0 <= now_ms - at_ms < 20 * 3_600_000 else when(at_ms)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def text_of(value: Any, max_len: int = LINE_MAX) -> str:
+    """A field of a row as one clean line; ``-`` for nothing, ``yes`` and ``no``."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None or value == "" else clean(value, max_len)
+
+
+def fields(detail: Mapping[str, Any], max_len: int = 80) -> str:
+    """``key value, key value`` of all that is there."""
+    return ", ".join(f"{clean(key)} {text_of(value, max_len)}" for key, value in detail.items() if value not in (None, "", [], {}))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from marathond.core.errors import MarathonError
+
 VERSION = 1
 
 REQUEST_MAX_BYTES = 1 << 20
@@ -38,6 +40,14 @@ class Exit(IntEnum):
     BUSY = 75
     REFUSED_TO_START = 78
     """Of ``marathond`` alone (EX_CONFIG): starting it again would change nothing, so systemd does not."""
+
+
+class CallFailed(MarathonError):
+    """A call or a look that came to nothing; ``exit_code`` is the command's."""
+
+    def __init__(self, message: str, exit_code: int = Exit.FAILED) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)

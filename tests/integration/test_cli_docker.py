@@ -19,13 +19,13 @@ import anyio
 import pytest
 
 from marathond.cli.clean import LEFT_ALONE, check_id, clean
-from marathond.cli.client import CallFailed
 from marathond.core.arms import arm_to_data
 from marathond.core.model import AgentKind, Arm
 from marathond.engine.docker import DockerEngine
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.campaigns import ArmRow, TaskRow
 from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
+from marathond.service.protocol import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms, subprocess_run
 from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S, make_task

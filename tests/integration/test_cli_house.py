@@ -18,10 +18,11 @@ import pytest
 from marathond.cli import daemon
 from marathond.cli.findings import Listed, lines
 from marathond.cli.logs import follow, tame
-from marathond.cli.output import Column, Screen, cut, display_width, fields, table, wrapped
+from marathond.cli.output import Column, Screen, cut, display_width, table, wrapped
 from marathond.cli.plan import hours_at_most
 from marathond.core import paths
 from marathond.core.errors import ConfigError, EngineUnreachable, LedgerRefused, MarathonError, Refused
+from marathond.core.text import fields
 from marathond.ledger.verbs.findings import FindingRow
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger

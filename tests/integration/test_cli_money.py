@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from marathond.cli.money_lines import short_count
 from marathond.cli.plan_money import History, forecast_of, money_words
 from marathond.core.money import Rules, Spent, nusd
 from marathond.core.order import CellKey
 from marathond.ledger.verbs import agentlog, campaigns, operator, settings
 from marathond.ports.clock import SystemClock
+from marathond.service.picture.money_words import short_count
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, now_ms
 from tests.support.rig import make_task

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from marathond.cli.client import CallFailed, call
+from marathond.cli.client import call
 from marathond.ledger.verbs import admission, findings, parks
 from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.service.protocol import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from marathond.cli import ctl
-from marathond.cli.gather import Cells, estimate
 from marathond.ledger.verbs import findings, networks, parks, runs, settings
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.networks import NetworkSeen
+from marathond.service.picture.status import Cells, estimate
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, make_ledger, mixed, now_ms, subprocess_run
 

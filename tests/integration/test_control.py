@@ -15,12 +15,12 @@ from typing import Any
 import anyio
 import pytest
 
-from marathond.cli.client import CallFailed, DaemonDown, call
+from marathond.cli.client import DaemonDown, call
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
 from marathond.service import control, protocol
 from marathond.service.control import ControlServer, make_way
 from marathond.service.peers import Peer, may_command, peer_of
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 pytestmark = pytest.mark.anyio
 TEMP = Path(tempfile.gettempdir()).resolve()

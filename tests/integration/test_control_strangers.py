@@ -16,11 +16,11 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from marathond.cli.client import CallFailed, call
+from marathond.cli.client import call
 from marathond.service import control, protocol
 from marathond.service.control import ControlServer
 from marathond.service.peers import Peer, group_id
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 from tests.support.stranger import UID, as_user, connected, heard, let_in, poured

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from marathond.cli.client import CallFailed, call
+from marathond.cli.client import call
+from marathond.service.protocol import CallFailed
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from marathond.cli.reader import daemon_life
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.connect import connect
 from marathond.ledger.errors import RuleBroken
@@ -18,6 +17,7 @@ from marathond.ledger.open import open_for_daemon, open_readonly
 from marathond.ledger.verbs import runs
 from marathond.ledger.writer import SqliteLedger
 from marathond.service.offline import offline_writer
+from marathond.service.picture.reader import daemon_life
 from tests.support import ledgers as have
 
 HOST = socket.gethostname()

@@ -19,6 +19,8 @@ from tests.support.rig import make_task
 
 AGENT_S = 600.0
 """The tasks' own deadline.  Nobody is meant to reach it."""
+STALL: dict[str, Any] = {"kind": "stall", "for_s": 1.5}
+"""In the middle of every second answer: without it no kill of the gateway would ever cut a stream at the provider."""
 HALF = 2
 """Steps of work before the first turn of task ``two`` ends: where a plain conversation is over."""
 ONE, TWO = "one", "two"
@@ -67,7 +69,8 @@ class Cells:
         ask, settle = ((rehearsals.HERE / "agents" / f"{name}.sh").read_text("utf-8") for name in ("ask", "settle"))
 
         def work(step: int) -> dict[str, Any]:
-            return {"run": f"mkdir -p /logs/artifacts; echo {step} >>/logs/artifacts/ran; sleep {self.pause_s}"}
+            run = f"mkdir -p /logs/artifacts; echo {step} >>/logs/artifacts/ran; sleep {self.pause_s}"
+            return {"run": run, "fault": [STALL] if step % 2 == 0 else []}
 
         scripts: list[dict[str, Any]] = []
         for number, name in enumerate(TASKS, 1):
@@ -77,7 +80,7 @@ class Cells:
             steps = [{**step, "usage": _usage(10 * number + at)} for at, step in enumerate(steps)]
             scripts.append({"text": f"SOAK-{name};", "latest": rehearsals.QUOTA, "step": steps, "usage": _usage(10 * number + 9)})
         for step in range(1, self.steps + 1):
-            said = {"say": "Go on.", "usage": _usage(100 + step)}
+            said = {"say": "Go on.", "usage": _usage(100 + step), "fault": [STALL] if step % 2 == 0 else []}
             scripts.append({"text": f"SOAK-sh-{step};", "step": [said], "then": "repeat"})
         return Practice.model_validate({"script": scripts})
 

@@ -22,7 +22,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from marathond.cli import ctl
-from marathond.cli.reader import start_ticks
 from marathond.ledger.connect import connect
 from marathond.ledger.verbs import networks, settings
 from marathond.ledger.verbs.campaigns import SubmitResult
@@ -32,6 +31,7 @@ from marathond.ports.clock import SystemClock
 from marathond.service.commands import Commands
 from marathond.service.control import ControlServer
 from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.picture.reader import start_ticks
 from tests.support import ledgers as have
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from marathond.cli import audit as view
-from marathond.cli.client import CallFailed
 from marathond.cli.output import Screen, display_width
 from marathond.core.audit import rules
 from marathond.core.audit.facts import Facts
@@ -17,7 +16,7 @@ from marathond.core.paths import DaemonPaths, daemon_paths
 from marathond.ledger.verbs import findings
 from marathond.service.doctor import plants_bias
 from marathond.service.doctor.scratch import Scratch
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from marathond.cli import ctl, doctor, doctor_status
 from marathond.cli.doctor import Looked, Report
 from marathond.cli.doctor_status import ILLNESSES, Illness, prove_status, status_of
 from marathond.cli.output import Screen
-from marathond.cli.reader import daemon_life
 from marathond.core.audit import rules
 from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Found, Look, Rule
@@ -30,6 +29,7 @@ from marathond.service.doctor.plants import PLANTS
 from marathond.service.doctor.run import Proof, loud, prove_rules, unproven
 from marathond.service.doctor.scratch import Scratch
 from marathond.service.doctor.source import DEAD, HOUSE, NOTHING, OK, UNKNOWN, Daemon, Place, Source
+from marathond.service.picture.reader import daemon_life
 from marathond.service.protocol import Exit
 from tests.support import well as house
 

@@ -15,7 +15,7 @@ import pytest
 
 from marathond.cli import ctl
 from marathond.cli import report as command
-from marathond.cli.client import CallFailed
+from marathond.service.protocol import CallFailed
 from tests.support.report_ledger import CAMPAIGN, ReportLedger, report_ledger
 
 Run = Callable[..., tuple[int, str, str]]

@@ -5,9 +5,9 @@ Owns the wording.  What is unknown says so; it is never shown as 0.
 
 from __future__ import annotations
 
-from marathond.cli.gather_money import Money, Provider
-from marathond.cli.output import UNKNOWN, clean, plural
 from marathond.core.money import dollars
+from marathond.core.text import UNKNOWN, clean, plural
+from marathond.service.picture.money import Money, Provider
 
 MODELS_SHOWN = 3
 

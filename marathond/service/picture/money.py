@@ -1,7 +1,7 @@
 """What ``status`` says of money and of the way to the provider.
 
 Owns both lines' facts.  Caps are the daemon's word, given once in each of its lives; what was spent is the ledger's; the provider's load is
-the gateway's, and unknown once its sign of life is old.  Must stay light, see :mod:`marathond.cli.reader`.
+the gateway's, and unknown once its sign of life is old.  Must stay light, see :mod:`marathond.service.picture.reader`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.client import CallFailed
 from marathond.core.model import trial_label
 from marathond.ledger.open import house_errors, open_readonly
 from marathond.ledger.verbs.runs import RunRow
-from marathond.service.protocol import Exit
+from marathond.service.protocol import CallFailed, Exit
 
 SEEN_RECENTLY_MS = 60_000
 """A daemon whose process cannot be looked at from here counts as alive while its last sign is younger."""

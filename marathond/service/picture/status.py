@@ -1,7 +1,7 @@
 """The facts of ``marathonctl status``, from one look at the ledger.
 
 Owns what counts as healthy, degraded, down and unseen, and the estimate of the end.  A number that only the daemon can see is None when
-its last word is old, or was an earlier daemon life's: unknown, never 0 (fault e04).  Must stay light, see :mod:`marathond.cli.reader`.
+its last word is old, or was an earlier daemon life's: unknown, never 0 (fault e04).  Must stay light, see :mod:`.reader`.
 
 The rule, the worst first; the exit status follows it:
 
@@ -20,10 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.gather_money import Money, Provider, gather_money, gather_provider
-from marathond.cli.output import plural
-from marathond.cli.reader import Life, campaign_id, daemon_life
 from marathond.core.results import Column
+from marathond.core.text import plural
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.columns import columns_of
@@ -31,6 +29,8 @@ from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ReadingRow, readings
 from marathond.ledger.verbs.networks import PoolRow
 from marathond.ledger.verbs.settings import Observation
+from marathond.service.picture.money import Money, Provider, gather_money, gather_provider
+from marathond.service.picture.reader import Life, campaign_id, daemon_life
 from marathond.service.protocol import Exit
 
 FRESH_MS = 60_000

@@ -1,0 +1,82 @@
+"""What ``status``, ``top`` and the page say alike, in words.
+
+Owns the wording of one fact at a time; where it stands is its caller's.  What is unknown says so; it is never shown as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marathond.core.text import UNKNOWN, clean, plural, span
+from marathond.ledger.verbs.status import LiveTrial
+from marathond.service.picture.status import Eta, Parks, Status
+
+DETAIL_MAX = 200
+
+
+def reviews_words(status: Status) -> str:
+    """They block no other cell; how long the first has waited says whether somebody looks."""
+    oldest = status.oldest_review_ms
+    age = "" if oldest is None else f", the oldest for {span(status.now_ms - oldest)}"
+    return f"{status.cells.review} in review{age}: marathonctl review"
+
+
+def park_words(parks: Parks) -> str:
+    example = f"{clean(parks.task)}: {clean(parks.detail, DETAIL_MAX)}"
+    return f"{parks.cells} parked: {clean(parks.code)}: " + (example if parks.tasks == 1 else f"{parks.tasks} tasks, such as {example}")
+
+
+def findings_words(status: Status) -> str:
+    stop_loss = sum(row.severity == "stop_loss" for row in status.findings)
+    acked = sum(row.acked_at_ms is not None for row in status.findings)
+    return f"{plural(len(status.findings), 'finding')} ({stop_loss} stop-loss{f', {acked} acknowledged' if acked else ''})"
+
+
+def eta_words(eta: Eta, status: Status) -> str:
+    if not status.cells.total:
+        return ""
+    if eta.ms is None:
+        return f"ETA {UNKNOWN} ({eta.basis})"
+    return eta.basis if eta.ms == 0 and not status.cells.claimed else f"ETA {span(eta.ms)} ({eta.basis})"
+
+
+def pool_words(engine: str, pool: Any) -> str:
+    capacity = UNKNOWN if pool.capacity is None else pool.capacity
+    foreign = UNKNOWN if pool.foreign is None else pool.foreign
+    return f"{f'{clean(engine)} ' if engine else ''}{pool.ours}/{capacity} ours ({pool.leaked} leaked) · foreign {foreign}"
+
+
+def disk_words(disk: list[dict[str, Any]] | None) -> str:
+    """The fullest file system of those that the daemon watches."""
+    shares = []
+    for row in disk or []:
+        free, total = row.get("free_bytes"), row.get("total_bytes")
+        if isinstance(free, int) and isinstance(total, int) and total > 0:
+            shares.append((100 * free // total, clean(row.get("path", ""))))
+    if not shares:
+        return UNKNOWN
+    share, path = min(shares)
+    return f"{share} % free" + (f" at {path}" if len(shares) > 1 else "")
+
+
+def deadline_words(trial: LiveTrial, now_ms: int) -> str:
+    if trial.limit_ms is None or trial.limit_from_ms is None:
+        return "none" if trial.phase in ("running", "verifying") else "-"
+    left = trial.limit_from_ms + trial.limit_ms - now_ms
+    return f"in {span(left)}" if left >= 0 else f"{span(-left)} over"
+
+
+def note_words(trial: LiveTrial) -> str:
+    notes = [f"attempt {trial.attempt}"] if trial.attempt > 1 else []
+    return ", ".join([*notes, *([f"reattached {trial.reattached}x"] if trial.reattached else [])])
+
+
+def waiting_words(status: Status) -> list[str]:
+    if not status.cells.open:
+        return []
+    if status.life.alive is False:
+        return [f"waiting: {plural(status.cells.open, 'cell')} — marathond is not running"]
+    if status.waiting is None:
+        return [f"waiting: {plural(status.cells.open, 'cell')} — {UNKNOWN}"]
+    reasons = [f"{row.get('count', UNKNOWN)} {clean(row.get('text', row.get('code', UNKNOWN)))}" for row in status.waiting]
+    return [f"waiting: {plural(status.cells.open, 'cell')} — {' · '.join(reasons)}"] if reasons else []
