@@ -60,7 +60,19 @@ async def _resting(world: World, trial_id: int) -> bool:
 
 
 async def _guarded(world: World, trial_id: int, *, recovered: bool) -> None:
-    """Turns broken ports into voids with evidence; a bug closes admission and leaves the trial as it is."""
+    """A bug closes admission and leaves the trial as it is."""
+    try:
+        await _phases_or_void(world, trial_id, recovered=recovered)
+    except RuleBroken as broken:
+        # A person may void a trial between two of our steps, voids among them: the ledger then refuses ours, which is no bug.
+        if not (world.driven[trial_id].withdrawn or await _resting(world, trial_id)):
+            await _invariant(world, trial_id, broken)
+    except Exception as bug:  # noqa: BLE001 - whatever it is, it concerns one trial: it closes admission, and the daemon and the others go on
+        await _invariant(world, trial_id, bug)
+
+
+async def _phases_or_void(world: World, trial_id: int, *, recovered: bool) -> None:
+    """Turns broken ports into voids with evidence."""
     breaks = world.engine_breaks
     try:
         await _phases(world, trial_id, recovered=recovered)
@@ -72,12 +84,6 @@ async def _guarded(world: World, trial_id: int, *, recovered: bool) -> None:
     except EngineError as error:
         world.engine_breaks += isinstance(error, EngineUnreachable | ConnectionBroke)
         await void(world, trial_id, "engine_failed", str(error), counts_pass=not await _engines_doing(world, trial_id, breaks))
-    except RuleBroken as broken:
-        # An operator may void a trial between two of our steps: the ledger then refuses ours, and that is no bug.
-        if not (world.driven[trial_id].withdrawn or await _resting(world, trial_id)):
-            await _invariant(world, trial_id, broken)
-    except Exception as bug:  # noqa: BLE001 - whatever it is, it concerns one trial: it closes admission, and the daemon and the others go on
-        await _invariant(world, trial_id, bug)
 
 
 async def _engines_doing(world: World, trial_id: int, breaks: int) -> bool:
