@@ -44,6 +44,7 @@ from marathond.service.engine_choice import refuse_other_engine
 from marathond.service.gateway_file import GatewayFile
 from marathond.service.host import SystemHost
 from marathond.service.knobs import KNOBS, KnobValue
+from marathond.service.lag import LoopLag
 from marathond.service.notices import About, Herald
 from marathond.service.notify import Notifier
 from marathond.service.settings import Settings, load
@@ -99,6 +100,7 @@ class Daemon:
         """What this life began with: it keeps that for everything that only a restart can change."""
         self._gates_only = gates_only
         self.notifier = Notifier(os.environ)
+        self.lag = LoopLag()
         self.stop: StopRequest | None = None
         self.departs: Callable[[], None] = lambda: None
         """Called when the end must come within seconds; :attr:`departed`: when the ledger holds it."""
@@ -199,6 +201,8 @@ class Daemon:
         if self.stop is not None and self.stop.mode == "term":
             self._leave()
         async with anyio.create_task_group() as group:
+            group.start_soon(self.lag.measure, name="loop lag")
+            group.start_soon(self.lag.tell, self.ledger, self.clock, name="loop lag, told")
             group.start_soon(self._work, serve_control, group, name="life")
             try:
                 while not await self._wind_down():
