@@ -45,21 +45,21 @@ def as_json(trial: TrialShown, state_dir: Path) -> dict[str, Any]:
 
 
 def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
-    where = screen()
-    for section in (_identity(trial), _timeline(trial, where, now_ms), _agent(trial), _facts(trial, where), _network(trial)):
-        for line in section:
-            say(where.fit(line))
-    for section in (*show_model.sections(trial, where), show_loopx.section(trial, state_dir, where)):
-        for line in section:
-            say(where.fit(line))
-    for section in (
-        show_scores.section(trial.scores, trial.columns, where),
-        _decisions(trial),
-        _attempts(trial, where),
+    for line in lines(trial, state_dir, screen(), now_ms):
+        say(line)
+
+
+def lines(trial: TrialShown, state_dir: Path, where: Screen, now_ms: int) -> Iterator[str]:
+    """The whole text, line by line."""
+    sections = (
+        *(_identity(trial), _timeline(trial, where, now_ms), _agent(trial), _facts(trial, where), _network(trial)),
+        *(*show_model.sections(trial, where), show_loopx.section(trial, state_dir, where)),
+        *(show_scores.section(trial.scores, trial.columns, where), _decisions(trial), _attempts(trial, where)),
         _files(trial, where, state_dir),
-    ):
+    )
+    for section in sections:
         for line in section:
-            say(where.fit(line))
+            yield where.fit(line)
 
 
 def _identity(trial: TrialShown) -> Iterator[str]:

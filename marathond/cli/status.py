@@ -55,6 +55,10 @@ ROOMY = 100
 _SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}
 
 
+Table = tuple[list[Column], list[list[str]], list[str]]
+"""Columns, rows, and why something is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     config: Path | None = None
@@ -148,14 +152,21 @@ def render(status: Status, where: Screen) -> list[str]:
     """The screen, line by line."""
     if status.readings:
         return [*_imported(status, where), *(["", *_arms(status, where)] if status.arms else [])]
-    lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
-    lines += [*(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
+    lines = head(status, where)
     if status.arms:
         lines += ["", *_arms(status, where)]
     if status.live:
         lines += ["", *_live(status, where)]
     waiting = waiting_words(status)
     return [*lines, *([""] if waiting and not status.live else []), *(where.fit(line) for line in waiting)]
+
+
+def head(status: Status, where: Screen) -> list[str]:
+    """Everything above the tables."""
+    if status.readings:
+        return _imported(status, where)
+    lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
+    return [*lines, *(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
 
 
 def _imported(status: Status, where: Screen) -> list[str]:
@@ -231,12 +242,15 @@ def _resources(status: Status) -> list[str]:
 
 
 def _arms(status: Status, where: Screen) -> list[str]:
-    """A column that the campaign does not have is left out, with the reason, rather than shown as zeros (fault d11).
+    """A narrow terminal goes without the arms' own parked and review: the line above has their sums."""
+    columns, rows, why = arm_table(status, roomy=where.width is None or where.width >= ROOMY)
+    return [*table(columns, rows, where), *(where.fit(where.paint(f"({line})", "dim")) for line in why)]
 
-    A narrow terminal goes without the arms' own parked and review: the line above has their sums.
-    """
+
+def arm_table(status: Status, *, roomy: bool) -> Table:
+    """A column that the campaign does not have is left out, with the reason, rather than shown as zeros (fault d11)."""
     arms, absent = status.arms, {column.name: column.why for column in status.columns if not column.exists}
-    done, roomy = sum(arm.done for arm in arms), where.width is None or where.width >= ROOMY
+    done = sum(arm.done for arm in arms)
     shown: list[tuple[Column, Any, bool]] = [
         (Column("arm", least=8), lambda a: clean(a.arm), True),
         (Column("done", right=True), lambda a: str(a.done), True),
@@ -255,18 +269,23 @@ def _arms(status: Status, where: Screen) -> list[str]:
         (Column("review", right=True), lambda a: str(a.review), roomy and any(arm.review for arm in arms)),
     ]
     kept = [(column, text) for column, text, keep in shown if keep]
-    lines = table([column for column, _ in kept], [[text(arm) for _, text in kept] for arm in arms], where)
     words = [f"no {title}: {clean(absent[name], DETAIL_MAX)}" for name, title in _MEANS if name in absent]
-    return [*lines, *(where.fit(where.paint(f"({line})", "dim")) for line in words if done)]
+    return [column for column, _ in kept], [[text(arm) for _, text in kept] for arm in arms], words if done else []
 
 
 def _live(status: Status, where: Screen) -> list[str]:
+    columns, rows, _ = live_table(status)
+    return table(columns, rows, where)
+
+
+def live_table(status: Status) -> Table:
+    """A row per trial in work."""
     columns = (Column("trial"), Column("task", least=12), Column("arm", least=8), Column("phase"))
     asks = any(arm.asks_model for arm in status.arms) or any(trial.tokens is not None for trial in status.live)
     tokens = (Column("tokens", right=True),) if asks else ()
     columns_right = (Column("elapsed", right=True), Column("deadline", right=True), *tokens, Column("note"))
     rows = [
-        (
+        [
             trial_label(trial.trial_id),
             clean(trial.task),
             clean(trial.arm),
@@ -275,7 +294,7 @@ def _live(status: Status, where: Screen) -> list[str]:
             deadline_words(trial, status.now_ms),
             *((short_count(trial.tokens),) if asks else ()),
             note_words(trial),
-        )
+        ]
         for trial in status.live
     ]
-    return table((*columns, *columns_right), rows, where)
+    return [*columns, *columns_right], rows, []
