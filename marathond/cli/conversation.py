@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 OUTPUT_LINES, TASK_LINES = 40, 3
 """Of a command's output the last ones, which tell how it ended; of an instruction the first ones."""
 
 
-def lines(entries: Iterable[str]) -> Iterator[str]:
+@dataclass(slots=True)
+class Heard:
+    """What was shown already, for who reads a transcript piece by piece: items by id, and the goal's last status."""
+
+    told: set[str] = field(default_factory=set)
+    goal: str = ""
+
+
+def lines(entries: Iterable[str], heard: Heard | None = None) -> Iterator[str]:
     """:param entries: whole lines of the transcript, in order; half of one, from a daemon that was killed, is passed over."""
-    told: set[str] = set()
-    goal = ""
+    heard = Heard() if heard is None else heard
     for text in entries:
         try:
             entry = json.loads(text)
@@ -25,14 +33,14 @@ def lines(entries: Iterable[str]) -> Iterator[str]:
             method, params = message.get("method"), message.get("params") or {}
             if way == "out" and method == "turn/start":
                 yield from _task(params)
-            elif way == "in" and method == "item/completed" and params["item"]["id"] not in told:
-                told.add(params["item"]["id"])  # a connection that was taken up again may tell it twice
+            elif way == "in" and method == "item/completed" and params["item"]["id"] not in heard.told:
+                heard.told.add(params["item"]["id"])  # a connection that was taken up again may tell it twice
                 yield from _item(params["item"])
             elif way == "in" and method == "turn/completed":
                 yield _turn(params["turn"])
-            elif way == "in" and method == "thread/goal/updated" and params["goal"]["status"] != goal:
-                goal = params["goal"]["status"]
-                yield f"-- goal {goal}"
+            elif way == "in" and method == "thread/goal/updated" and params["goal"]["status"] != heard.goal:
+                heard.goal = params["goal"]["status"]
+                yield f"-- goal {heard.goal}"
             elif way == "in" and method == "warning":
                 yield f"-- warning: {params['message']}"
         except (ValueError, KeyError, TypeError, AttributeError):

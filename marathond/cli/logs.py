@@ -40,6 +40,23 @@ MESSAGE_MAX = 16 << 20
 
 def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_it: bool) -> None:
     """The whole command.  Following ends with the phase that writes the file."""
+    path, talks = log_of(ledger, state_dir, trial_id, verifier=verifier)
+    writing = LIVE_STATES if verifier else LIVE_STATES - {TrialState.VERIFYING}
+
+    def goes_on() -> bool:
+        with reading(ledger) as connection:
+            state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
+        return state[0] in writing
+
+    if not (converse if talks else show)(path, goes_on if follow_it else None):
+        note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
+
+
+def log_of(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool) -> tuple[Path, bool]:
+    """The file that a trial's agent (or verifier) writes, and whether it is a conversation.
+
+    :raises CallFailed: no such trial, an imported one, or it wrote nothing yet.
+    """
     with reading(ledger) as connection:
         check_trial(connection, trial_id)
         row = connection.execute(
@@ -51,16 +68,7 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
         raise CallFailed(f"{trial_label(trial_id)} was imported: its files stay where marathonctl show {trial_label(trial_id)} says")
     export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
     talks = row["kind"] == AgentKind.CODEX and not verifier
-    path = log_file(state_dir, export, trial_id, verifier=verifier, talks=talks)
-    writing = LIVE_STATES if verifier else LIVE_STATES - {TrialState.VERIFYING}
-
-    def goes_on() -> bool:
-        with reading(ledger) as connection:
-            state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
-        return state[0] in writing
-
-    if not (converse if talks else show)(path, goes_on if follow_it else None):
-        note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
+    return log_file(state_dir, export, trial_id, verifier=verifier, talks=talks), talks
 
 
 def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool, talks: bool = False) -> Path:

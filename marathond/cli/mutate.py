@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,67 +69,73 @@ def void(socket: Path, args: Mapping[str, Any]) -> int:
 
 def say_void(answer: Answer, args: Mapping[str, Any]) -> int:
     """What came of a void; the exit code."""
+    for line in void_words(answer, args):
+        say(line)
+    return Exit.FAILED if "would_void" not in answer and answer["count"]["refused"] else Exit.OK
+
+
+def void_words(answer: Answer, args: Mapping[str, Any]) -> Iterator[str]:
+    """What came of a void, line by line."""
     if "would_void" in answer:
         for row in answer["already"][:NAMED_MAX]:
-            say(f"{trial_label(row['trial_id'])} ({clean(row['arm'])}) is voided already")
-        say(f"would void {plural(answer['count'], 'trial')}; nothing was changed")
+            yield (f"{trial_label(row['trial_id'])} ({clean(row['arm'])}) is voided already")
+        yield (f"would void {plural(answer['count'], 'trial')}; nothing was changed")
         for row in answer["would_void"]:
             known = "" if row["reward"] is None else f", reward {row['reward']:g} is known"
             words = f"{clean(row['arm'])}  {clean(row['task'])}  replicate {row['replicate']}  {row['state']}{known}"
-            say(f"  {trial_label(row['trial_id'])}  {words}")
+            yield (f"  {trial_label(row['trial_id'])}  {words}")
         if (more := answer["count"] - len(answer["would_void"])) > 0:
-            say(f"  and {more} more")
+            yield (f"  and {more} more")
         if late := answer["late"]:
-            say(f"  {plural(late, 'post-score void')} among them; counted as such in every report")
-        return Exit.OK
+            yield (f"  {plural(late, 'post-score void')} among them; counted as such in every report")
+        return
     count = answer["count"]
     for row in answer["already"][:NAMED_MAX]:
-        say(f"{trial_label(row['trial']['trial_id'])} already voided {by(row['author'], row['at_ms'], row['reason'])}")
+        yield (f"{trial_label(row['trial']['trial_id'])} already voided {by(row['author'], row['at_ms'], row['reason'])}")
     for row in answer["refused"][:NAMED_MAX]:
-        say(f"{trial_label(row['trial']['trial_id'])} left as it is: {clean(row['why'])}")
+        yield (f"{trial_label(row['trial']['trial_id'])} left as it is: {clean(row['why'])}")
     if count["voided"]:
-        _say_voided(answer, args)
+        yield from _voided_words(answer, args)
     elif not count["already"] and not count["refused"]:
-        say("no trial meets these filters; nothing was changed")
-    return Exit.FAILED if count["refused"] else Exit.OK
+        yield ("no trial meets these filters; nothing was changed")
 
 
-def _say_voided(answer: Answer, args: Mapping[str, Any]) -> None:
+def _voided_words(answer: Answer, args: Mapping[str, Any]) -> Iterator[str]:
     rows: list[Answer] = answer["voided"]
     total, named = answer["count"]["voided"], args.get("trials") or []
     if args.get("pair") and len(named) == 1 and (first := next((row for row in rows if row["trial_id"] == named[0]), None)):
         mates = [row for row in rows if row is not first]
         block = f" and its block: {_names(mates, len(mates))}" if mates else " (its block has no other standing trial)"
-        say(f"voided {trial_label(first['trial_id'])} ({clean(first['arm'])}, {_score(first)}){block}")
+        yield (f"voided {trial_label(first['trial_id'])} ({clean(first['arm'])}, {_score(first)}){block}")
     elif total == 1:
-        say(f"voided {trial_label(rows[0]['trial_id'])} ({clean(rows[0]['arm'])}, {_score(rows[0])})")
+        yield (f"voided {trial_label(rows[0]['trial_id'])} ({clean(rows[0]['arm'])}, {_score(rows[0])})")
     else:
-        say(f"voided {plural(total, 'trial')}: {_names(rows, total)}")
-    _say_known([row for row in rows if row["score_was_known"]], answer, args, total)
+        yield (f"voided {plural(total, 'trial')}: {_names(rows, total)}")
+    yield from _known_words([row for row in rows if row["score_was_known"]], answer, args, total)
     undo = _undo(rows, answer["batch"], bool(args.get("pair")))
     if not answer["reopened"] and answer["imported"]:
-        say(f"  imported, so nothing runs in {'its cell' if total == 1 else 'their cells'} again · undo: {undo}")
+        yield (f"  imported, so nothing runs in {'its cell' if total == 1 else 'their cells'} again · undo: {undo}")
         return
     parked = f", {answer['parked']} parked (marathonctl unpark)" if answer["parked"] else ""
     held = total - answer["reopened"] - answer["parked"] - answer["imported"]
     later = f", {held} more as soon as {'its container is' if held == 1 else 'their containers are'} gone" if held > 0 else ""
-    say(f"  {plural(answer['reopened'], 'cell')} open again{later}{parked} · undo (until the cell runs again; pause first): {undo}")
+    yield (f"  {plural(answer['reopened'], 'cell')} open again{later}{parked} · undo (until the cell runs again; pause first): {undo}")
 
 
-def _say_known(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any], total: int) -> None:
+def _known_words(known: Sequence[Answer], answer: Answer, args: Mapping[str, Any], total: int) -> Iterator[str]:
     """Aloud: a side of a pair that is withdrawn after its score was seen turns a comparison round (fault a08)."""
     if not known:
         return
     if total > 1:
         shown = ", ".join(f"{trial_label(row['trial_id'])} {clean(row['arm'])} {_reward(row)}" for row in known[:NAMED_MAX])
         more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
-        say(f"  {len(known)} of them had a score: counted as post-score voids: {shown}{more}")
+        yield (f"  {len(known)} of them had a score: counted as post-score voids: {shown}{more}")
     else:
-        say(f"  its score was known when it was withdrawn: counted as a post-score void of {clean(known[0]['arm'])} in every report")
+        yield (f"  its score was known when it was withdrawn: counted as a post-score void of {clean(known[0]['arm'])} in every report")
     if answer["left"] and not args.get("pair"):
         again = " ".join(trial_label(row["trial_id"]) for row in known[:NAMED_MAX])
         left, stand = plural(answer["left"], "trial"), "stands" if answer["left"] == 1 else "stand"
-        say(
+        yield (
             f"  {left} of the same {'block' if total == 1 else 'blocks'} still {stand}; to withdraw both sides: "
             f"marathonctl void {again} --pair --reason …"
         )

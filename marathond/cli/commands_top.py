@@ -1,0 +1,29 @@
+"""The sub-command ``top``.  Owns its arguments and help."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from marathond.cli.app import Campaign, app, finish, settled
+from marathond.service.protocol import CallFailed, Exit
+
+
+@app.command()
+def top(
+    ctx: typer.Context,
+    campaign: Campaign = None,
+    every: Annotated[float, typer.Option("--every", min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
+) -> None:
+    """The first screen that stays: arms, trials in work, findings; Enter opens a trial and its logs, v withdraws it, q ends.
+
+    Exit status: as of status, at the last look.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CallFailed("top: needs a terminal; in a pipe: marathonctl status --watch, or tail -f", Exit.USAGE)
+    from marathond.cli.top.app import run
+    from marathond.cli.top.look import Place
+
+    finish(run(Place(settled(ctx).located().paths, campaign), every_s=every))
