@@ -43,11 +43,15 @@ class Top(App[int]):
     #head { height: auto; max-height: 14; padding: 0 1; }
     #waiting { height: auto; padding: 0 1; color: $text-muted; }
     #arms { height: auto; max-height: 12; margin-bottom: 1; }
-    DataTable { height: 1fr; }
+    TabbedContent { height: 1fr; }
+    DataTable { height: 1fr; min-height: 4; }
     TabPane { padding: 0 1; }
     #facts-text { height: auto; }
     VoidDialog { align: center middle; }
     #dialog { width: 80; max-width: 95%; height: auto; padding: 1 2; border: round $warning; background: $surface; }
+    #dialog Label { width: 100%; }
+    #block { height: auto; }
+    #dialog #block Label { width: 1fr; padding: 1; }
     #lacks { color: $error; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -9,13 +9,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli import conversation, logs, show
+from marathond.cli import logs, show
 from marathond.cli.output import Screen
 from marathond.core.errors import MarathonError
 from marathond.core.model import LIVE_STATES
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import clean
 from marathond.ledger.verbs.findings import FindingRow
+from marathond.service.picture import conversation
 from marathond.service.picture.reader import reading
 from marathond.service.picture.status import Status, gather
 

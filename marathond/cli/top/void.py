@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Checkbox, Input, Label
+from textual.widgets import Input, Label, Switch
 
 from marathond.core.model import trial_label
 
@@ -30,7 +30,9 @@ class VoidDialog(ModalScreen[tuple[str, bool] | None]):
             yield Label(f"void {trial_label(self._trial_id)}: {self._what}", markup=False)
             yield Label("Its cell runs again; rows, score and artifacts are kept. Enter voids, Escape leaves it.", markup=False)
             yield Input(placeholder="why? it is kept with the decision and your name", id="reason", max_length=2000)
-            yield Checkbox("with its whole block", id="pair")
+            with Horizontal(id="block"):
+                yield Switch(id="pair", tooltip="every standing trial of the same task and replicate")
+                yield Label("with its whole block", markup=False)
             yield Label("", id="lacks", markup=False)
 
     def on_mount(self) -> None:
@@ -40,7 +42,7 @@ class VoidDialog(ModalScreen[tuple[str, bool] | None]):
         if not event.value.strip():
             self.query_one("#lacks", Label).update("a reason is needed")
             return
-        self.dismiss((event.value.strip(), self.query_one("#pair", Checkbox).value))
+        self.dismiss((event.value.strip(), self.query_one("#pair", Switch).value))
 
     def action_leave(self) -> None:
         self.dismiss(None)
