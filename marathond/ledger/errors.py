@@ -43,6 +43,11 @@ UNIQUE_RULES: dict[str, str] = {
     "disclosure.campaign_id, disclosure.version, disclosure.code, disclosure.arms_json": "disclosure_said_once",
     "contrast.campaign_id, contrast.version, contrast.arm_a, contrast.arm_b": "contrast_said_once",
     "gateway_journal.identity": "gateway_journal_taken_once",
+    "archive.trial_id": "archive_one_standing_per_trial",
+    "archive.file": "archive_one_standing_per_file",
+    "prune.trial_id, prune.kind": "prune_once_per_trial",
+    "prune.path": "prune_one_open_per_path",
+    "verifier_turn.trial_id, verifier_turn.round": "verifier_turn_one_per_round",
 }
 """Columns as SQLite prints them → the constraint's or index's name."""
 

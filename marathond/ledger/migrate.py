@@ -15,7 +15,7 @@ from pathlib import Path
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.guards import create_guards, drop_guards
 
-LATEST = 6
+LATEST = 7
 """The newest migration this code knows.  Changed together with the file."""
 
 APPLICATION_ID = 0x6D72746E

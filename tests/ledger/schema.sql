@@ -1,4 +1,4 @@
--- user_version 6, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
+-- user_version 7, application_id 0x6d72746e; made by: python tests/ledger/test_migrate.py
 
 CREATE TABLE admission_stop (
     stop_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -22,6 +22,22 @@ CREATE TABLE agent_event (
     run_id      INTEGER NOT NULL REFERENCES run,
     PRIMARY KEY (trial_id, seq)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE archive (
+    archive_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    trial_id      INTEGER NOT NULL REFERENCES artifact_export,
+    file          TEXT    NOT NULL CONSTRAINT archive_file_is_absolute CHECK (file GLOB '/*'),
+    sha256        TEXT    NOT NULL CONSTRAINT archive_sha256_is_64_hex CHECK (length(sha256) = 64 AND sha256 NOT GLOB '*[^0-9a-f]*'),
+    size_bytes    INTEGER NOT NULL CONSTRAINT archive_is_not_empty CHECK (size_bytes > 0),
+    files         INTEGER NOT NULL,              -- in it
+    content_bytes INTEGER NOT NULL,              -- of those, unpacked
+    author        TEXT    NOT NULL,
+    at_ms         INTEGER NOT NULL,
+    ended_at_ms   INTEGER,
+    ended_by      TEXT,
+    ended_reason  TEXT,
+    CONSTRAINT archive_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL) AND (ended_by IS NULL) = (ended_reason IS NULL))
+) STRICT;
 
 CREATE TABLE arm (
     arm_id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -369,6 +385,26 @@ CREATE TABLE park (
     CONSTRAINT park_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL))
 ) STRICT;
 
+CREATE TABLE prune (
+    prune_id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind         TEXT    NOT NULL CONSTRAINT prune_kind_known CHECK (kind IN ('artifacts', 'run_dir', 'build_log', 'backup')),
+    path         TEXT    NOT NULL CONSTRAINT prune_path_is_absolute CHECK (path GLOB '/*'),
+    trial_id     INTEGER REFERENCES trial,       -- of artifacts and of a run directory
+    archive_id   INTEGER REFERENCES archive,     -- what artifacts are kept in
+    unarchived   INTEGER NOT NULL CONSTRAINT prune_unarchived_is_bool CHECK (unarchived IN (0, 1)),  -- said: they may be lost
+    rested_at_ms INTEGER NOT NULL,               -- since when it was at rest, by the ledger's own times
+    files        INTEGER NOT NULL,
+    size_bytes   INTEGER NOT NULL,
+    author       TEXT    NOT NULL,
+    reason       TEXT    NOT NULL CONSTRAINT prune_says_why CHECK (trim(reason) <> ''),
+    at_ms        INTEGER NOT NULL,
+    done_at_ms   INTEGER,
+    CONSTRAINT prune_of_a_trial_or_of_none CHECK ((kind IN ('artifacts', 'run_dir')) = (trial_id IS NOT NULL)),
+    CONSTRAINT prune_archive_of_artifacts CHECK (kind = 'artifacts' OR (archive_id IS NULL AND unarchived = 0)),
+    CONSTRAINT prune_archived_or_said CHECK (kind <> 'artifacts' OR (archive_id IS NULL) = (unarchived = 1)),
+    CONSTRAINT prune_after_the_rest CHECK (rested_at_ms <= at_ms)
+) STRICT;
+
 CREATE TABLE receipt (
     trial_id     INTEGER PRIMARY KEY REFERENCES trial,
     schema       INTEGER NOT NULL,
@@ -552,6 +588,20 @@ CREATE TABLE verification (
     CONSTRAINT verification_ends_whole CHECK ((ended_at_ms IS NULL) = (outcome IS NULL))
 ) STRICT;
 
+CREATE TABLE verifier_turn (
+    turn_id       INTEGER PRIMARY KEY AUTOINCREMENT,   -- the order in which they asked
+    trial_id      INTEGER NOT NULL REFERENCES trial,
+    round         INTEGER NOT NULL,
+    alone         TEXT    NOT NULL CONSTRAINT verifier_turn_alone_known CHECK (alone IN ('no', 'verifiers', 'everything')),
+    asked_at_ms   INTEGER NOT NULL,
+    granted_at_ms INTEGER,
+    agents_beside INTEGER,
+    ended_at_ms   INTEGER,
+    CONSTRAINT verifier_turn_one_per_round UNIQUE (trial_id, round),
+    CONSTRAINT verifier_turn_granted_whole CHECK ((granted_at_ms IS NULL) = (agents_beside IS NULL)),
+    CONSTRAINT verifier_turn_no_agent_beside CHECK (alone <> 'everything' OR coalesce(agents_beside, 0) = 0)
+) STRICT;
+
 CREATE TABLE void (
     void_id         INTEGER PRIMARY KEY AUTOINCREMENT,
     trial_id        INTEGER NOT NULL REFERENCES trial,
@@ -578,6 +628,10 @@ CREATE TABLE void_code (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX admission_stop_one_live_per_kind ON admission_stop (kind) WHERE ended_at_ms IS NULL;
+
+CREATE UNIQUE INDEX archive_one_standing_per_file ON archive (file) WHERE ended_at_ms IS NULL;
+
+CREATE UNIQUE INDEX archive_one_standing_per_trial ON archive (trial_id) WHERE ended_at_ms IS NULL;
 
 CREATE INDEX cell_by_arm ON cell (arm_id);
 
@@ -617,6 +671,10 @@ CREATE INDEX park_by_cell ON park (cell_id);
 
 CREATE UNIQUE INDEX park_one_standing_per_cell ON park (cell_id) WHERE ended_at_ms IS NULL;
 
+CREATE UNIQUE INDEX prune_once_per_trial ON prune (trial_id, kind) WHERE trial_id IS NOT NULL;
+
+CREATE UNIQUE INDEX prune_one_open_per_path ON prune (path) WHERE done_at_ms IS NULL;
+
 CREATE INDEX review_by_trial ON review (trial_id);
 
 CREATE UNIQUE INDEX review_one_open_per_trial ON review (trial_id) WHERE decided_at_ms IS NULL;
@@ -633,6 +691,8 @@ CREATE INDEX trial_in_review ON trial (trial_id) WHERE state = 'review';
 CREATE UNIQUE INDEX trial_one_standing_per_cell ON trial (cell_id) WHERE state <> 'voided';
 
 CREATE INDEX trial_unfinished ON trial (state) WHERE state IN ('new', 'reserved', 'preparing', 'running', 'verifying');
+
+CREATE INDEX verifier_turn_open ON verifier_turn (trial_id) WHERE ended_at_ms IS NULL;
 
 CREATE INDEX void_by_batch ON void (batch);
 
@@ -664,6 +724,26 @@ BEGIN SELECT RAISE(ABORT, 'agent_event_is_gapless'); END;
 CREATE TRIGGER agent_started_needs_deadline BEFORE INSERT ON trial_event WHEN NEW.event = 'agent_started'
     AND NOT EXISTS (SELECT 1 FROM trial_agent WHERE trial_id = NEW.trial_id)
 BEGIN SELECT RAISE(ABORT, 'agent_started_needs_deadline'); END;
+
+CREATE TRIGGER archive_ends_once BEFORE UPDATE OF ended_at_ms, ended_by, ended_reason ON archive WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'archive_ends_once'); END;
+
+CREATE TRIGGER archive_is_fixed BEFORE UPDATE OF archive_id, trial_id, file, sha256, size_bytes, files, content_bytes, author, at_ms
+    ON archive
+BEGIN SELECT RAISE(ABORT, 'archive_is_fixed'); END;
+
+CREATE TRIGGER archive_is_never_deleted BEFORE DELETE ON archive BEGIN SELECT RAISE(ABORT, 'archive_is_never_deleted'); END;
+
+CREATE TRIGGER archive_of_a_run_here BEFORE INSERT ON archive
+WHEN EXISTS (SELECT 1 FROM imported_trial WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'archive_of_a_run_here'); END;
+
+CREATE TRIGGER archive_only_at_rest BEFORE INSERT ON archive
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) NOT IN ('scored', 'voided')
+BEGIN SELECT RAISE(ABORT, 'archive_only_at_rest'); END;
+
+CREATE TRIGGER archive_starts_standing BEFORE INSERT ON archive WHEN NEW.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'archive_starts_standing'); END;
 
 CREATE TRIGGER arm_is_never_deleted BEFORE DELETE ON arm BEGIN SELECT RAISE(ABORT, 'arm_is_never_deleted'); END;
 
@@ -904,6 +984,46 @@ CREATE TRIGGER park_is_fixed BEFORE UPDATE OF park_id, cell_id, code, at_ms ON p
 
 CREATE TRIGGER park_is_never_deleted BEFORE DELETE ON park BEGIN SELECT RAISE(ABORT, 'park_is_never_deleted'); END;
 
+CREATE TRIGGER prune_by_the_ledgers_time BEFORE INSERT ON prune
+WHEN NEW.rested_at_ms <> (
+    SELECT max(export.at_ms, (SELECT max(at_ms) FROM trial_event WHERE trial_id = NEW.trial_id))
+    FROM artifact_export AS export WHERE export.trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'prune_by_the_ledgers_time'); END;
+
+CREATE TRIGGER prune_done_once BEFORE UPDATE OF done_at_ms ON prune WHEN OLD.done_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'prune_done_once'); END;
+
+CREATE TRIGGER prune_is_fixed BEFORE UPDATE OF prune_id, kind, path, trial_id, archive_id, unarchived, rested_at_ms, files, size_bytes,
+    author, reason, at_ms ON prune
+BEGIN SELECT RAISE(ABORT, 'prune_is_fixed'); END;
+
+CREATE TRIGGER prune_is_never_deleted BEFORE DELETE ON prune BEGIN SELECT RAISE(ABORT, 'prune_is_never_deleted'); END;
+
+CREATE TRIGGER prune_names_the_standing_archive BEFORE INSERT ON prune
+WHEN NEW.archive_id IS NOT NULL AND NOT EXISTS
+    (SELECT 1 FROM archive WHERE archive_id = NEW.archive_id AND trial_id = NEW.trial_id AND ended_at_ms IS NULL)
+BEGIN SELECT RAISE(ABORT, 'prune_names_the_standing_archive'); END;
+
+CREATE TRIGGER prune_needs_exported_trial BEFORE INSERT ON prune
+WHEN NEW.trial_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'prune_needs_exported_trial'); END;
+
+CREATE TRIGGER prune_of_a_run_here BEFORE INSERT ON prune
+WHEN EXISTS (SELECT 1 FROM imported_trial WHERE trial_id = NEW.trial_id)
+BEGIN SELECT RAISE(ABORT, 'prune_of_a_run_here'); END;
+
+CREATE TRIGGER prune_only_after_teardown BEFORE INSERT ON prune
+WHEN EXISTS (SELECT 1 FROM trial JOIN claim USING (claim_id)
+    WHERE trial_id = NEW.trial_id AND state IN ('scored', 'voided') AND released_at_ms IS NULL)
+BEGIN SELECT RAISE(ABORT, 'prune_only_after_teardown'); END;
+
+CREATE TRIGGER prune_only_at_rest BEFORE INSERT ON prune
+WHEN NEW.trial_id IS NOT NULL AND (SELECT state FROM trial WHERE trial_id = NEW.trial_id) NOT IN ('scored', 'voided')
+BEGIN SELECT RAISE(ABORT, 'prune_only_at_rest'); END;
+
+CREATE TRIGGER prune_starts_undone BEFORE INSERT ON prune WHEN NEW.done_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'prune_starts_undone'); END;
+
 CREATE TRIGGER review_decided_once BEFORE UPDATE ON review WHEN OLD.decided_at_ms IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'review_decided_once'); END;
 
@@ -1084,6 +1204,12 @@ CREATE TRIGGER trial_transition_is_fixed_i BEFORE INSERT ON trial_transition BEG
 
 CREATE TRIGGER trial_transition_is_fixed_u BEFORE UPDATE ON trial_transition BEGIN SELECT RAISE(ABORT, 'trial_transition_is_fixed'); END;
 
+CREATE TRIGGER trial_waits_for_a_lone_verifier BEFORE INSERT ON trial
+WHEN (SELECT origin FROM cell JOIN campaign USING (campaign_id) WHERE cell_id = NEW.cell_id) = 'run' AND EXISTS
+    (SELECT 1 FROM verifier_turn AS other JOIN trial USING (trial_id)
+     WHERE other.alone <> 'no' AND other.granted_at_ms IS NOT NULL AND other.ended_at_ms IS NULL AND trial.state = 'verifying')
+BEGIN SELECT RAISE(ABORT, 'trial_waits_for_a_lone_verifier'); END;
+
 CREATE TRIGGER unvoided_needs_undone_void BEFORE INSERT ON trial_event WHEN NEW.event = 'unvoided'
     AND EXISTS (SELECT 1 FROM void WHERE trial_id = NEW.trial_id AND undone_at_ms IS NULL)
 BEGIN SELECT RAISE(ABORT, 'unvoided_needs_undone_void'); END;
@@ -1101,6 +1227,46 @@ BEGIN SELECT RAISE(ABORT, 'verification_needs_verifying_trial'); END;
 CREATE TRIGGER verification_start_is_fixed BEFORE UPDATE OF trial_id, round, exec_id, started_at_ms, started_mono_ms, boot_id, limit_ms,
     limit_origin ON verification
 BEGIN SELECT RAISE(ABORT, 'verification_start_is_fixed'); END;
+
+CREATE TRIGGER verification_waits_its_turn BEFORE INSERT ON verification
+WHEN EXISTS (SELECT 1 FROM verifier_turn AS other JOIN trial USING (trial_id)
+    WHERE other.trial_id <> NEW.trial_id AND other.alone <> 'no' AND other.granted_at_ms IS NOT NULL AND other.ended_at_ms IS NULL
+      AND trial.state = 'verifying')
+BEGIN SELECT RAISE(ABORT, 'verification_waits_its_turn'); END;
+
+CREATE TRIGGER verifier_turn_ends_once BEFORE UPDATE OF ended_at_ms ON verifier_turn WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_ends_once'); END;
+
+CREATE TRIGGER verifier_turn_granted_once BEFORE UPDATE OF granted_at_ms, agents_beside ON verifier_turn
+WHEN OLD.granted_at_ms IS NOT NULL OR OLD.ended_at_ms IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_granted_once'); END;
+
+CREATE TRIGGER verifier_turn_is_fixed BEFORE UPDATE OF turn_id, trial_id, round, alone, asked_at_ms ON verifier_turn
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_is_fixed'); END;
+
+CREATE TRIGGER verifier_turn_is_never_deleted BEFORE DELETE ON verifier_turn
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_is_never_deleted'); END;
+
+CREATE TRIGGER verifier_turn_keeps_apart BEFORE UPDATE OF granted_at_ms ON verifier_turn
+WHEN NEW.granted_at_ms IS NOT NULL AND EXISTS
+    (SELECT 1 FROM verifier_turn AS other JOIN trial USING (trial_id)
+     WHERE other.trial_id <> NEW.trial_id AND other.granted_at_ms IS NOT NULL AND other.ended_at_ms IS NULL AND trial.state = 'verifying'
+       AND (other.alone <> 'no' OR NEW.alone <> 'no'))
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_keeps_apart'); END;
+
+CREATE TRIGGER verifier_turn_of_verifying_trial BEFORE INSERT ON verifier_turn
+WHEN (SELECT state FROM trial WHERE trial_id = NEW.trial_id) IS NOT 'verifying'
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_of_verifying_trial'); END;
+
+CREATE TRIGGER verifier_turn_outlives_its_verifier BEFORE UPDATE OF ended_at_ms ON verifier_turn
+WHEN NEW.ended_at_ms IS NOT NULL AND EXISTS
+    (SELECT 1 FROM verification JOIN trial USING (trial_id)
+     WHERE trial_id = NEW.trial_id AND round = NEW.round AND verification.ended_at_ms IS NULL AND state = 'verifying')
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_outlives_its_verifier'); END;
+
+CREATE TRIGGER verifier_turn_starts_waiting BEFORE INSERT ON verifier_turn
+WHEN coalesce(NEW.granted_at_ms, NEW.ended_at_ms) IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'verifier_turn_starts_waiting'); END;
 
 CREATE TRIGGER verify_again_only_once BEFORE INSERT ON trial_event WHEN NEW.event = 'verify_again'
     AND json_extract(NEW.detail_json, '$.cause') IS NOT 'interrupted'
@@ -1190,6 +1356,18 @@ FROM trial;
 CREATE VIEW trial_cost AS
 SELECT trial_id, sum(cost_nusd) AS cost_nusd, sum(max(requests - max(failed, unknown) - unpriced, 0)) AS priced, sum(unknown) AS cut
 FROM model_usage WHERE account <> 'gate' GROUP BY trial_id;
+
+CREATE VIEW v_archive AS
+SELECT campaign.name AS campaign, printf('t%04d', archive.trial_id) AS trial, archive.file, archive.sha256, archive.size_bytes,
+    archive.files, archive.content_bytes, archive.author, archive.at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', archive.at_ms / 1000, 'unixepoch') || printf('.%03dZ', archive.at_ms % 1000) AS at,
+    archive.ended_at_ms IS NULL AS standing, archive.ended_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', archive.ended_at_ms / 1000, 'unixepoch') || printf('.%03dZ', archive.ended_at_ms % 1000) AS ended_at,
+    archive.ended_by, archive.ended_reason
+FROM archive
+JOIN trial ON trial.trial_id = archive.trial_id
+JOIN cell ON cell.cell_id = trial.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id;
 
 CREATE VIEW v_arm AS
 SELECT campaign.name AS campaign, arm.name AS arm, arm.position, arm.kind,
@@ -1300,6 +1478,19 @@ FROM (
     FROM network_pool AS p
 );
 
+CREATE VIEW v_prune AS
+SELECT campaign.name AS campaign, iif(prune.trial_id IS NULL, NULL, printf('t%04d', prune.trial_id)) AS trial, prune.kind, prune.path,
+    prune.files, prune.size_bytes, archive.file AS archive, prune.unarchived, prune.author, prune.reason, prune.at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', prune.at_ms / 1000, 'unixepoch') || printf('.%03dZ', prune.at_ms % 1000) AS at, prune.done_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', prune.done_at_ms / 1000, 'unixepoch') || printf('.%03dZ', prune.done_at_ms % 1000) AS done_at,
+    prune.rested_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', prune.rested_at_ms / 1000, 'unixepoch') || printf('.%03dZ', prune.rested_at_ms % 1000) AS rested_at
+FROM prune
+LEFT JOIN trial ON trial.trial_id = prune.trial_id
+LEFT JOIN cell ON cell.cell_id = trial.cell_id
+LEFT JOIN campaign ON campaign.campaign_id = cell.campaign_id
+LEFT JOIN archive ON archive.archive_id = prune.archive_id;
+
 CREATE VIEW v_treatment AS
 SELECT campaign.name AS campaign, printf('t%04d', t.trial_id) AS trial, task.name AS task, arm.name AS arm, cell.replicate, t.state,
     json_extract(r.loopx, '$.delivered_all') AS delivered, json_extract(r.loopx, '$.used_any') AS used,
@@ -1369,6 +1560,21 @@ JOIN campaign ON campaign.campaign_id = cell.campaign_id
 JOIN task ON task.task_id = cell.task_id
 JOIN arm ON arm.arm_id = trial.arm_id
 WHERE u.account <> 'gate';
+
+CREATE VIEW v_verifier_turn AS
+SELECT campaign.name AS campaign, printf('t%04d', turn.trial_id) AS trial, task.name AS task, arm.name AS arm, turn.round, turn.alone,
+    round((turn.granted_at_ms - turn.asked_at_ms) / 1000.0, 3) AS waited_s, turn.agents_beside, turn.asked_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', turn.asked_at_ms / 1000, 'unixepoch') || printf('.%03dZ', turn.asked_at_ms % 1000) AS asked_at,
+    turn.granted_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', turn.granted_at_ms / 1000, 'unixepoch') || printf('.%03dZ', turn.granted_at_ms % 1000) AS granted_at,
+    turn.ended_at_ms,
+    strftime('%Y-%m-%dT%H:%M:%S', turn.ended_at_ms / 1000, 'unixepoch') || printf('.%03dZ', turn.ended_at_ms % 1000) AS ended_at
+FROM verifier_turn AS turn
+JOIN trial ON trial.trial_id = turn.trial_id
+JOIN cell ON cell.cell_id = trial.cell_id
+JOIN campaign ON campaign.campaign_id = cell.campaign_id
+JOIN task ON task.task_id = cell.task_id
+JOIN arm ON arm.arm_id = trial.arm_id;
 
 CREATE VIEW v_void AS
 SELECT campaign.name AS campaign, v.void_id AS void, printf('t%04d', v.trial_id) AS trial, printf('c%04d', trial.cell_id) AS cell,

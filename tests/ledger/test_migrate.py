@@ -29,7 +29,7 @@ def test_migrated_equals_fresh_equals_dump(tmp_path: Path) -> None:
     use_wal(old, "old")
     assert m.migrate(old, None, upto=1) == [1]
     fill_without_views(old)
-    assert m.migrate(old, path) == [2, 3, 4, 5, 6]
+    assert m.migrate(old, path) == [2, 3, 4, 5, 6, 7]
     fresh = memory_ledger()
     assert schema(old) == schema(fresh)
     assert schema(fresh) == DUMP.read_text(), "the schema changed: run python tests/ledger/test_migrate.py and look at the difference"
@@ -101,9 +101,9 @@ def test_failing_statement_rolls_the_whole_migration_back(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: (f / "0002_views.sql").unlink(), r"holds migrations \[1, 3, 4, 5, 6\], this version needs 1 to 6"),
-        (lambda f: (f / "0008_later.sql").write_text(""), r"\[1, 2, 3, 4, 5, 6, 8\]"),
-        (lambda f: (f / "0007_newer.sql").write_text(""), r"\[1, 2, 3, 4, 5, 6, 7\]"),
+        (lambda f: (f / "0002_views.sql").unlink(), r"holds migrations \[1, 3, 4, 5, 6, 7\], this version needs 1 to 7"),
+        (lambda f: (f / "0009_later.sql").write_text(""), r"\[1, 2, 3, 4, 5, 6, 7, 9\]"),
+        (lambda f: (f / "0008_newer.sql").write_text(""), r"\[1, 2, 3, 4, 5, 6, 7, 8\]"),
         (lambda f: (f / "notes.sql").write_text(""), "expected a name such as"),
     ],
 )
@@ -133,8 +133,8 @@ CREATE TABLE t (x TEXT DEFAULT 'a;b'); CREATE TRIGGER r AFTER INSERT ON t BEGIN 
 
 def test_newer_ledger_is_refused_before_anything_is_changed() -> None:
     c = memory_ledger()
-    c.execute("PRAGMA user_version = 7")
-    with pytest.raises(LedgerRefused, match="has version 7, this marathond knows 6: install the newer") as caught:
+    c.execute("PRAGMA user_version = 8")
+    with pytest.raises(LedgerRefused, match="has version 8, this marathond knows 7: install the newer") as caught:
         m.migrate(c, None)
     assert caught.value.code == "newer"
 
@@ -149,7 +149,7 @@ def test_migrations_are_found_from_any_folder_in_a_checkout(tmp_path: Path) -> N
         text=True,
         check=True,
     ).stdout.split()
-    assert said == [str(ROOT / "migrations"), "6"]
+    assert said == [str(ROOT / "migrations"), "7"]
 
 
 def test_migrations_are_found_in_the_layout_of_the_wheel(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_migrations_are_found_in_the_layout_of_the_wheel(tmp_path: Path) -> None
         text=True,
         check=True,
     ).stdout.split()
-    assert said == [str(tmp_path / "site/marathond/_migrations"), "6"]
+    assert said == [str(tmp_path / "site/marathond/_migrations"), "7"]
     config = (ROOT / "pyproject.toml").read_text()
     assert 'migrations = "marathond/_migrations"' in config
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import ledgers as help
+from support.illegal_archive import KEPT, plant_kept
 from support.illegal_model import MODEL, MODEL_SIGNS, plant_model
 from support.illegal_money import MONEY, plant_money
 from support.illegal_told import TOLD, plant_told
@@ -288,6 +289,7 @@ ILLEGAL: list[tuple[str, str]] = [
     *MONEY,
     *TOLD,
     *TRUTH,
+    *KEPT,
 ]
 
 UNREACHABLE = {
@@ -364,6 +366,7 @@ def gallery() -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
     settings.set_value(c, "k", old=1, new=2, author="a", reason="r", now_ms=T0)
     start_verifier(c, twice.trial_id, round=2)
     plant_truth(c)
+    plant_kept(c, names)
     yield c, names
     c.close()
 

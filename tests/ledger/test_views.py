@@ -34,6 +34,12 @@ COLUMNS = {
     "v_disclosure": "campaign code arms text compared_with position version at_ms at",
     "v_treatment": "campaign trial task arm replicate state delivered used calls calls_logged first_call wakes unblocks_model "
     "unblocks_infra unblocks_gate",
+    "v_archive": "campaign trial file sha256 size_bytes files content_bytes author at_ms at standing ended_at_ms ended_at ended_by "
+    "ended_reason",
+    "v_prune": "campaign trial kind path files size_bytes archive unarchived author reason at_ms at done_at_ms done_at rested_at_ms "
+    "rested_at",
+    "v_verifier_turn": "campaign trial task arm round alone waited_s agents_beside asked_at_ms asked_at granted_at_ms granted_at "
+    "ended_at_ms ended_at",
 }
 """The interface.  A column may be added at the end of this list; none may change its name or meaning."""
 

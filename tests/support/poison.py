@@ -158,7 +158,29 @@ def _every_table(scratch: Scratch) -> None:
     for table, row in _rows(scratch, later).items():
         marks = ", ".join("?" * len(row))
         c.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+    _kept(scratch, last["verifying"])
     _imported(scratch)
+
+
+def _kept(scratch: Scratch, verifying: int) -> None:
+    """An archive that stands, one that was lost, what was pruned, and a verifier that waits for its turn."""
+    c, now = scratch.c, scratch.now_ms
+    exported = """SELECT trial_id, max(e.at_ms, (SELECT max(at_ms) FROM trial_event AS v WHERE v.trial_id = e.trial_id)) AS rested_at_ms
+        FROM artifact_export AS e JOIN trial USING (trial_id) JOIN claim USING (claim_id)
+        WHERE state IN ('scored', 'voided') AND released_at_ms IS NOT NULL LIMIT 1"""
+    trial_id, rested = tuple(c.execute(exported).fetchone())
+    archive = (
+        "INSERT INTO archive (trial_id, file, sha256, size_bytes, files, content_bytes, author, at_ms) VALUES (?, ?, ?, 9, 1, 9, 'ana', ?)"
+    )
+    c.execute(archive, (trial_id, "/lost.tar.gz", "ab" * 32, now))
+    c.execute("UPDATE archive SET ended_at_ms = ?, ended_by = 'ana', ended_reason = 'the disk died'", (now,))
+    c.execute(archive, (trial_id, "/kept.tar.gz", "ab" * 32, now))
+    c.execute(
+        """INSERT INTO prune (kind, path, trial_id, archive_id, unarchived, rested_at_ms, files, size_bytes, author, reason, at_ms)
+           VALUES ('artifacts', '/out/x', ?, (SELECT max(archive_id) FROM archive), 0, ?, 1, 9, 'ana', 'room', ?)""",
+        (trial_id, rested, max(now, rested)),
+    )
+    c.execute("INSERT INTO verifier_turn (trial_id, round, alone, asked_at_ms) VALUES (?, 9, 'verifiers', ?)", (verifying, now))
 
 
 def _rows(scratch: Scratch, trial_id: int) -> dict[str, dict[str, object]]:

@@ -23,7 +23,7 @@ from tests.support.poison import HOSTILE, TAME, hostile_ledger, powers
 
 VIEWS = (
     *("v_cell", "v_trial", "v_event", "v_arm", "v_pair", "v_pool", "v_void", "v_finding", "v_usage"),
-    *("v_disclosure", "v_treatment", "v_contrast"),
+    *("v_disclosure", "v_treatment", "v_contrast", "v_archive", "v_prune", "v_verifier_turn"),
 )
 WIDTH = 80
 
