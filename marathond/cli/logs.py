@@ -1,7 +1,6 @@
 """``marathonctl logs``: what the agent or the verifier of a trial wrote, while it runs and afterwards; of codex, what it said and did.
 
-Owns where those files are and how they are followed.  Files below /logs belong to the agent: links in them are not followed, and
-nothing that could steer a terminal passes on one.
+Owns how those files are followed; where they are and how they are opened is :mod:`marathond.service.picture.trial_log`'s.
 """
 
 from __future__ import annotations
@@ -14,26 +13,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from marathond.agents.codex.transcript import NAME as CONVERSATION
-from marathond.cli import conversation
 from marathond.cli.output import note
-from marathond.core.errors import ArtifactError
-from marathond.core.model import LIVE_STATES, AgentKind, TrialState, trial_label
-from marathond.core.text import printable
-from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
-from marathond.service.picture.reader import check_trial, reading
-from marathond.service.protocol import CallFailed
-from marathond.tasks.paths import open_file, open_folder
+from marathond.core.model import LIVE_STATES, TrialState
+from marathond.service.picture import conversation
+from marathond.service.picture.reader import reading
+from marathond.service.picture.trial_log import LINE_MAX, log_file, log_of, open_log, tame
 
-AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"
+__all__ = ["LINE_MAX", "converse", "follow", "log_file", "log_of", "open_log", "run", "show", "tame"]
 
 FOLLOW_S = 0.5
 """Between two looks at a file that has no more to say."""
 
 CHUNK = 1 << 16
-_BLANK = "\u2800"
-LINE_MAX = 1 << 16
-"""Characters of one line on a terminal; into a pipe go the bytes as they are."""
 MESSAGE_MAX = 16 << 20
 """Bytes of one message of a conversation."""
 
@@ -50,57 +41,6 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
 
     if not (converse if talks else show)(path, goes_on if follow_it else None):
         note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
-
-
-def log_of(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool) -> tuple[Path, bool]:
-    """The file that a trial's agent (or verifier) writes, and whether it is a conversation.
-
-    :raises CallFailed: no such trial, an imported one, or it wrote nothing yet.
-    """
-    with reading(ledger) as connection:
-        check_trial(connection, trial_id)
-        row = connection.execute(
-            """SELECT out_dir, folder, arm.kind FROM trial JOIN cell USING (cell_id) JOIN campaign USING (campaign_id)
-               JOIN arm ON arm.arm_id = trial.arm_id LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
-            (trial_id,),
-        ).fetchone()
-    if row["kind"] == IMPORTED_KIND:
-        raise CallFailed(f"{trial_label(trial_id)} was imported: its files stay where marathonctl show {trial_label(trial_id)} says")
-    export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
-    talks = row["kind"] == AgentKind.CODEX and not verifier
-    return log_file(state_dir, export, trial_id, verifier=verifier, talks=talks), talks
-
-
-def log_file(state_dir: Path, export: Path | None, trial_id: int, *, verifier: bool, talks: bool = False) -> Path:
-    """The file to read: the run directory's while the trial has one, else the exported artifact.
-
-    :param export: the trial's folder below out_dir, when its artifacts were exported.
-    :param talks: codex's conversation, which lies where no container reaches, instead of the agent's output.
-    :raises CallFailed: there is no such file (yet).
-    """
-    run_dir, name = state_dir / "r" / trial_label(trial_id), VERIFIER_FILE if verifier else AGENT_FILE
-    name = f"agent/{CONVERSATION}" if talks else name
-    ours = [run_dir / CONVERSATION, run_dir / "kept" / CONVERSATION] if talks else [run_dir / "logs" / name]
-    places = ours + ([export / name] if export is not None else [])
-    for place in places:
-        if place.is_file() and not place.is_symlink():
-            return place
-    whose = "verifier" if verifier else "agent"
-    raise CallFailed(f"no output of {trial_label(trial_id)}'s {whose} yet; looked at {', '.join(map(str, places))}")
-
-
-def open_log(path: Path) -> BinaryIO:
-    """Open for reading, refusing links and whatever is no plain file: the agent may have put anything there.
-
-    :raises CallFailed: it is one of those, or cannot be read.
-    """
-    try:
-        with open_folder(path.parent) as folder:
-            return os.fdopen(open_file(folder, path.name, str(path)), "rb")
-    except ArtifactError as error:
-        raise CallFailed(f"{path}: not a plain file") from error
-    except OSError as error:
-        raise CallFailed(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def follow(file: BinaryIO, goes_on: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> Iterator[bytes]:
@@ -146,11 +86,6 @@ def converse(path: Path, goes_on: Callable[[], bool] | None) -> bool:
             something = True
             print(tame(line), flush=goes_on is not None)
     return something
-
-
-def tame(line: str) -> str:
-    """A line that steers no terminal and keeps its blanks: :func:`printable` folds them, so they travel as a sign that it leaves alone."""
-    return printable(line.expandtabs().replace(" ", _BLANK), LINE_MAX).replace(_BLANK, " ").rstrip()
 
 
 def _lines(pieces: Iterator[bytes], *, parts: bool = True) -> Iterator[str]:

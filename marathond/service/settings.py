@@ -47,6 +47,7 @@ from marathond.service.sections_codex import CodexSection
 from marathond.service.sections_comparison import Comparison
 from marathond.service.sections_loopx import LoopXSection
 from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
+from marathond.service.sections_page import PageSection
 from marathond.service.sections_scores import ScoreSection
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     gateway: GatewaySection = Field(default_factory=GatewaySection)
     money: MoneySection = Field(default_factory=MoneySection)
     notify: NotifySection = Field(default_factory=NotifySection)
+    page: PageSection = Field(default_factory=PageSection)
     scores: dict[Word, ScoreSection] = Field(default_factory=dict)
     comparison: Comparison = Field(default_factory=Comparison)
     arms: dict[Slug, ArmSection] = Field(min_length=1)

@@ -84,7 +84,7 @@ def change_of(key: str) -> Change:
 def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
     """Dotted keys that differ and count only from the next start, in the order of the configuration."""
     found = []
-    for section in ("daemon", "engine", "network", "limits", "gateway", "money", "notify"):
+    for section in ("daemon", "engine", "network", "limits", "gateway", "money", "notify", "page"):
         for key in type(getattr(began, section)).model_fields:
             dotted = f"{section}.{key}"
             # Build arguments that are treatment would have been refused: what differs are proxies, which the next start takes.

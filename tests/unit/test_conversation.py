@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from marathond.cli.conversation import OUTPUT_LINES, lines
+from marathond.service.picture.conversation import OUTPUT_LINES, lines
 
 
 def heard(method: str, **params: Any) -> str:

@@ -117,7 +117,7 @@ def test_every_key_changes_in_exactly_one_way(config: Path) -> None:
     assert {key for key, kind in kinds.items() if kind is Change.LIVE} == set(KNOBS)
     assert {key.partition(".")[0] for key, kind in kinds.items() if kind is Change.RESTART} == {
         *("daemon", "engine", "network", "limits"),
-        *("gateway", "money", "notify"),
+        *("gateway", "money", "notify", "page"),
     }
     assert {key for key, kind in kinds.items() if kind is Change.RELOAD} == RELOAD_KEYS
     assert kinds["arms.nop.kind"] is Change.TREATMENT
