@@ -14,9 +14,7 @@ import pytest
 
 from marathond.cli import ctl
 from marathond.ledger.verbs import findings, networks, parks, runs, settings
-from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.networks import NetworkSeen
-from marathond.service.picture.status import Cells, estimate
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, make_ledger, mixed, now_ms, subprocess_run
 
@@ -34,7 +32,7 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     lines = rig.ask("status").splitlines()
     assert re.match(rf"marathond 0\.1\.0  pid {os.getpid()} up 1m\d\ds ", lines[0])
     assert lines[0].endswith("campaign x   healthy · 1 in review")
-    assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration)")
+    assert lines[1].startswith("cells 4: 1 done · 1 running · 1 open · 1 review   ETA ") and lines[1].endswith("(from 1 duration of 1 of 2 tasks)")
     assert re.fullmatch(r"  1 in review, the oldest for \d+\w+: marathonctl review", lines[2])
     assert lines[3] == f"networks 1/64 ours (0 leaked) · foreign 15   disk 71 % free   ledger {rig.ledger}"
     table = [line.split() for line in lines[5:8]]
@@ -253,34 +251,6 @@ def test_what_is_not_plainly_status_is_left_to_typer(argv: list[str]) -> None:
     from marathond.cli import status
 
     assert status.parse(argv) is None
-
-
-# ── the estimate ──
-
-HOUR = 3_600_000
-
-
-@pytest.mark.parametrize(
-    ("cells", "begun", "lengths", "slots", "expected"),
-    [
-        (Cells(10, 10, 0, 0, 0, 0), [], [HOUR], 4, (0, "nothing left to run")),
-        (Cells(10, 0, 0, 10, 0, 0), [], [], 4, (None, "no durations yet")),
-        (Cells(10, 2, 0, 8, 0, 0), [], [HOUR, HOUR], None, (None, "concurrency not known")),
-        (Cells(10, 2, 0, 8, 0, 0), [], [HOUR, 3 * HOUR], 4, (4 * HOUR, "from 2 durations")),
-        (Cells(10, 8, 2, 0, 0, 0), [0, HOUR // 2], [HOUR], 4, (HOUR // 4, "from 1 duration")),
-        (Cells(10, 8, 1, 1, 0, 0), [0], [HOUR], 8, (HOUR // 2, "from 1 duration")),
-    ],
-)
-def test_the_estimate_says_what_it_rests_on(
-    cells: Cells, begun: list[int], lengths: list[int], slots: int | None, expected: tuple[int | None, str]
-) -> None:
-    eta = estimate(cells, begun, lengths, slots, [], HOUR)
-    assert (eta.ms, eta.basis) == expected
-
-
-def test_no_estimate_while_admission_is_closed() -> None:
-    eta = estimate(Cells(2, 1, 0, 1, 0, 0), [], [HOUR], 4, [StopRow(1, "pause", "lunch", "ana", 0, None)], HOUR)
-    assert (eta.ms, eta.basis) == (None, "admission is closed: pause")
 
 
 def test_usage_errors_are_exit_2(rig: Rig) -> None:

@@ -28,9 +28,11 @@ __all__ = [
     "observations",
     "oldest_review_ms",
     "open_findings",
+    "open_tasks",
     "parked_by_code",
     "pools",
     "stops",
+    "task_limits",
 ]
 
 
@@ -175,6 +177,27 @@ def durations(c: sqlite3.Connection, campaign_id: int, *, limit: int = DURATIONS
            WHERE state = 'scored' AND cell.campaign_id = ? AND released_at_ms >= claimed_at_ms ORDER BY trial_id DESC LIMIT ?""",
         (campaign_id, limit),
     )
+    return [(row[0], row[1], row[2]) for row in rows.fetchall()]
+
+
+OPEN_MAX = 1_500
+
+# From the end of the planned order, where cells are open; the three IS NULL as in admission.py.
+_OPEN_TASKS = """
+SELECT task_id FROM (SELECT cell_id, task_id, ordinal FROM cell WHERE campaign_id = ?1 ORDER BY ordinal DESC LIMIT ?2) AS late
+WHERE NOT EXISTS (SELECT 1 FROM trial WHERE trial.cell_id = late.cell_id AND state <> 'voided')
+    AND NOT EXISTS (SELECT 1 FROM claim WHERE claim.cell_id = late.cell_id AND released_at_ms IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM park WHERE park.cell_id = late.cell_id AND ended_at_ms IS NULL) ORDER BY ordinal"""
+
+
+def open_tasks(c: sqlite3.Connection, campaign_id: int, *, limit: int = OPEN_MAX) -> list[int]:
+    """The tasks of open cells in planned order, of the last ``limit`` cells of the campaign: all of them, unless there are more cells."""
+    return [row[0] for row in c.execute(_OPEN_TASKS, (campaign_id, limit)).fetchall()]
+
+
+def task_limits(c: sqlite3.Connection, campaign_id: int) -> list[tuple[int, str, int | None]]:
+    """(task_id, name, declared limit in milliseconds or None)."""
+    rows = c.execute("SELECT task_id, name, declared_limit_ms FROM task WHERE campaign_id = ?", (campaign_id,))
     return [(row[0], row[1], row[2]) for row in rows.fetchall()]
 
 

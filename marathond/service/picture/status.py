@@ -1,6 +1,6 @@
 """The facts of ``marathonctl status``, from one look at the ledger.
 
-Owns what counts as healthy, degraded, down and unseen, and the estimate of the end.  A number that only the daemon can see is None when
+Owns what counts as healthy, degraded, down and unseen.  A number that only the daemon can see is None when
 its last word is old, or was an earlier daemon life's: unknown, never 0 (fault e04).  Must stay light, see :mod:`.reader`.
 
 The rule, the worst first; the exit status follows it:
@@ -18,10 +18,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from marathond.core.results import Column
-from marathond.core.text import plural
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.columns import columns_of
@@ -29,6 +28,7 @@ from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ReadingRow, readings
 from marathond.ledger.verbs.networks import PoolRow
 from marathond.ledger.verbs.settings import Observation
+from marathond.service.picture.eta import Eta, Left, Running, estimate
 from marathond.service.picture.money import Money, Provider, gather_money, gather_provider
 from marathond.service.picture.reader import Life, campaign_id, daemon_life
 from marathond.service.protocol import Exit
@@ -53,14 +53,6 @@ class Pool:
     leaked: int
     capacity: int | None
     foreign: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Eta:
-    """``ms`` None: cannot be told, and ``basis`` says why."""
-
-    ms: int | None
-    basis: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +106,13 @@ class Status:
     """Open findings of other campaigns of the ledger: counted apart, so that each count is of one campaign (fault e02)."""
     ledger: str = ""
     """The file that was really read (fault e01); empty: one in memory."""
+    loop: dict[str, Any] | None = None
+    """How late the daemon's event loop is, milliseconds (service/lag.py); None: unknown."""
     oldest_review_ms: int | None = None
     """Since when the longest waiting review is open; None: none is."""
 
     @property
-    def health(self) -> str:
+    def health(self) -> Literal["healthy", "degraded", "down", "unknown"]:
         """``down``, ``degraded``, ``unknown`` or ``healthy``, the worst that is known first.  Of an imported campaign always healthy: no
         daemon has anything to do with it."""
         if self.readings:
@@ -146,23 +140,23 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     cells = _sum(arms)
     stops = verbs.stops(c)
     live = [] if found is None else verbs.live_trials(c, found[0])
-    lengths = [] if found is None else [row[2] for row in verbs.durations(c, found[0])]
     standing = verbs.open_findings(c)
     findings = [row for row in standing if row.campaign_id in (None, None if found is None else found[0])]
     engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
     since_ms = life.run.started_at_ms if life.run else 0
     pools = [pool_now(row, foreign_seen(c), now_ms, since_ms) for row in verbs.pools(c)]
-    slots = _concurrency(observed.get("limits"), life)
-    begun = [trial.created_at_ms for trial in live]
     blocked = _no_progress(life, engine)
     there = [] if found is None else readings(c, found[0])
     disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
+    slots, bound = slots_now(_concurrency(observed.get("limits"), life), waiting, cells.claimed)
+    left = Left() if found is None or there else work_left(c, found[0], cells, live, now_ms)
+    closed = stops[0].kind if stops else ""
     return Status(
         now_ms=now_ms,
         life=life,
         campaign=None if found is None else found[1],
         cells=cells,
-        eta=Eta(None, "imported: nothing runs in it") if there else estimate(cells, begun, lengths, slots, stops, now_ms, blocked=blocked),
+        eta=Eta(None, "imported: nothing runs in it") if there else estimate(left, slots, closed=closed, blocked=blocked, bound=bound),
         parks=_parks(verbs.parked_by_code(c, found[0])) if found is not None and cells.parked else [],
         arms=arms,
         live=live,
@@ -178,6 +172,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         unseen=_unseen(life, pools, disk, engine, waiting),
         readings=there,
         findings_elsewhere=len(standing) - len(findings),
+        loop=seen["loop"] if isinstance(seen.get("loop"), dict) else None,
         ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
         oldest_review_ms=verbs.oldest_review_ms(c, found[0]) if found is not None and cells.review else None,
         columns=() if found is None else columns_of(c, found[0]),
@@ -256,29 +251,42 @@ def _concurrency(limits: Observation | None, life: Life) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def estimate(
-    cells: Cells, begun_ms: list[int], lengths: list[int], slots: int | None, stops: list[StopRow], now_ms: int, *, blocked: str = ""
-) -> Eta:
-    """When the last open cell ends, if every one takes the mean of the ``lengths`` (milliseconds) seen so far.
-
-    :param begun_ms: start of each trial in work.
-    :param slots: trials at one time; None: the daemon has not said.
-    :param blocked: why there is no telling; empty: there may be.
-    """
+def work_left(
+    c: sqlite3.Connection, campaign_id: int, cells: Cells, live: list[verbs.LiveTrial], now_ms: int, *, look: int = verbs.OPEN_MAX
+) -> Left:
+    """What :func:`~marathond.service.picture.eta.estimate` goes by; ``look``: cells of the plan's end that are looked at one by one."""
     if not cells.open and not cells.claimed:
-        return Eta(0, "nothing left to run")
-    if blocked:
-        return Eta(None, blocked)
-    if cells.open and stops:
-        return Eta(None, f"admission is closed: {stops[0].kind}")
-    if not lengths:
-        return Eta(None, "no durations yet")
-    if cells.open and slots is None:
-        return Eta(None, "concurrency not known")
-    mean = sum(lengths) / len(lengths)
-    running = sum(max(0.0, mean - (now_ms - begun)) for begun in begun_ms)
-    share = max(1, min(slots or 1, cells.open + cells.claimed) if cells.open else cells.claimed)
-    return Eta(int((cells.open * mean + running) / share), f"from {plural(len(lengths), 'duration')}")
+        return Left()
+    tasks = verbs.task_limits(c, campaign_id)
+    ids = {name: task_id for task_id, name, _ in tasks}
+    open_tasks = verbs.open_tasks(c, campaign_id, limit=look) if cells.open else []
+    running = [Running(ids[trial.task], max(0, now_ms - trial.created_at_ms), _limit_left(trial, now_ms)) for trial in live]
+    return Left(
+        open_tasks=open_tasks,
+        more=max(0, cells.open - len(open_tasks)),
+        claimed=cells.claimed,
+        running=running,
+        limits_ms={task_id: limit_ms for task_id, _, limit_ms in tasks},
+        lengths=[(task_id, length) for task_id, _, length in verbs.durations(c, campaign_id)],
+    )
+
+
+def _limit_left(trial: verbs.LiveTrial, now_ms: int) -> int | None:
+    if trial.phase != "running" or trial.limit_ms is None or trial.limit_from_ms is None:
+        return None
+    return trial.limit_from_ms + trial.limit_ms - now_ms
+
+
+RESOURCES = frozenset({"CPU", "MEM", "NETPOOL"})
+"""What keeps trials from starting while there are slots: reasons of core/plan.py."""
+
+
+def slots_now(concurrency: int | None, waiting: list[dict[str, Any]] | None, claimed: int) -> tuple[int | None, str]:
+    """(trials at one time, what keeps it below the knob): a host that is full runs as many as it runs now."""
+    bound = next((str(row["code"]) for row in waiting or [] if row.get("code") in RESOURCES), "")
+    if not bound or concurrency is None or not 0 < claimed < concurrency:
+        return concurrency, ""
+    return claimed, bound
 
 
 def _illnesses(findings: list[FindingRow], stops: list[StopRow], engine: dict[str, Any] | None) -> list[str]:

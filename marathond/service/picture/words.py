@@ -9,7 +9,8 @@ from typing import Any
 
 from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.ledger.verbs.status import LiveTrial
-from marathond.service.picture.status import Eta, Parks, Status
+from marathond.service.picture.eta import Eta
+from marathond.service.picture.status import Parks, Status
 
 DETAIL_MAX = 200
 
@@ -37,7 +38,10 @@ def eta_words(eta: Eta, status: Status) -> str:
         return ""
     if eta.ms is None:
         return f"ETA {UNKNOWN} ({eta.basis})"
-    return eta.basis if eta.ms == 0 and not status.cells.claimed else f"ETA {span(eta.ms)} ({eta.basis})"
+    if eta.ms == 0 and not status.cells.claimed:
+        return eta.basis
+    between = "" if eta.low_ms is None or eta.high_ms is None else f"{span(eta.low_ms)} to {span(eta.high_ms)}, "
+    return f"ETA {span(eta.ms)} ({between}{eta.basis})"
 
 
 def pool_words(engine: str, pool: Any) -> str:
