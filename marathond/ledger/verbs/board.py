@@ -126,13 +126,13 @@ _LOOKED_AT = 2_000
 def recent_events(c: sqlite3.Connection, campaign_id: int, *, limit: int) -> list[Happened]:
     """Newest first; of the newest events of the whole ledger."""
     rows = c.execute(
-        """SELECT event_id, e.trial_id, event, to_state, at_ms, task.name, arm.name, detail_json
+        """SELECT event_id, e.trial_id, event, to_state, at_ms, task.name AS task, arm.name AS arm, detail_json AS detail
            FROM (SELECT * FROM trial_event ORDER BY event_id DESC LIMIT ?) AS e JOIN trial ON trial.trial_id = e.trial_id
                JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
            WHERE cell.campaign_id = ? ORDER BY event_id DESC LIMIT ?""",
         (_LOOKED_AT, campaign_id, limit),
     )
-    return [Happened(*head, detail=json.loads(detail)) for *head, detail in rows.fetchall()]
+    return [Happened(**dict(row) | {"detail": json.loads(row["detail"])}) for row in rows.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
