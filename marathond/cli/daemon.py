@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -56,9 +57,11 @@ def run(
             raise
         from marathond.cli.refusals import lines_of
         from marathond.core.text import clean
+        from marathond.service.journal import level_mark
 
+        mark = level_mark("error", os.environ, sys.stderr)
         for line in lines_of(error):
-            print(f"marathond: {clean(line, 2000)}", file=sys.stderr)
+            print(f"{mark}marathond: {clean(line, 2000)}", file=sys.stderr)
         status = exit_code(error)
     _end(status)
 
@@ -73,10 +76,12 @@ def gateway(
     Runs until SIGTERM; the daemon and its agents may come and go meanwhile.  Exit status as of marathond itself.
     """
     from marathond.gateway.__main__ import main as carry
+    from marathond.service.logs import configure
     from marathond.service.notify import Notifier
 
     notifier = Notifier(os.environ)
-    _end(carry([str(folder)], wait=wait, on_ready=lambda: notifier.ready("carries requests"), on_poll=notifier.watchdog))
+    log_to = partial(configure, "info", "auto", "marathond-gateway")
+    _end(carry([str(folder)], wait=wait, on_ready=lambda: notifier.ready("carries requests"), on_poll=notifier.watchdog, log_to=log_to))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)

@@ -21,17 +21,7 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
-def main(
-    argv: list[str], *, wait: bool = False, on_ready: Callable[[], object] = _nothing, on_poll: Callable[[], object] = _nothing
-) -> int:
-    """0 after an orderly end; 2 wrong usage; 78 refused, starting again would not help (settings, another instance); 1 otherwise.
-
-    :param wait: for ``gateway.json``, which the daemon writes, however long that takes; without it a missing one is refused.
-    :param on_ready: called once it serves, or waits; ``on_poll`` again and again from then on.
-    """
-    if len(argv) != 1:
-        sys.stderr.write("usage: python -m marathond.gateway FOLDER\n")
-        return 2
+def _json_lines() -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -40,6 +30,26 @@ def main(
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def main(
+    argv: list[str],
+    *,
+    wait: bool = False,
+    on_ready: Callable[[], object] = _nothing,
+    on_poll: Callable[[], object] = _nothing,
+    log_to: Callable[[], None] = _json_lines,
+) -> int:
+    """0 after an orderly end; 2 wrong usage; 78 refused, starting again would not help (settings, another instance); 1 otherwise.
+
+    :param wait: for ``gateway.json``, which the daemon writes, however long that takes; without it a missing one is refused.
+    :param log_to: sets the log up; without it a line of JSON per event on stderr.
+    :param on_ready: called once it serves, or waits; ``on_poll`` again and again from then on.
+    """
+    if len(argv) != 1:
+        sys.stderr.write("usage: python -m marathond.gateway FOLDER\n")
+        return 2
+    log_to()
     try:
         if wait:
             _wait(Path(argv[0]) / "gateway.json", on_ready, on_poll)

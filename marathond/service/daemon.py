@@ -19,6 +19,7 @@ import anyio
 import structlog
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from structlog.contextvars import bind_contextvars
 
 from marathond import __version__
 from marathond.core.errors import PASSING, LedgerRefused, Refused
@@ -197,6 +198,7 @@ class Daemon:
 
     async def run(self, serve_control: ServeControl) -> None:
         """From the submission to the end that :meth:`request_stop` asks for, at any moment of it."""
+        bind_contextvars(campaign=self.settings.campaign.name)
         self._leaving, self._threads = new_life(), to_thread.current_default_thread_limiter()
         if self.stop is not None and self.stop.mode == "term":
             self._leave()
