@@ -1,4 +1,4 @@
-"""The sub-command ``top``.  Owns its arguments and help."""
+"""The sub-commands ``top`` and ``explain``.  Owns their arguments and help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Campaign, app, finish, settled
+from marathond.cli.app import Campaign, Json, app, finish, settled
 from marathond.service.protocol import CallFailed, Exit
 
 
@@ -27,3 +27,15 @@ def top(
     from marathond.cli.top.look import Place
 
     finish(run(Place(settled(ctx).located().paths, campaign), every_s=every))
+
+
+@app.command()
+def explain(
+    code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="Of a finding, void, review or park; without one: all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What a code means and what to do about it."""
+    from marathond.cli import explain as view
+    from marathond.cli.output import screen
+
+    view.run(code, screen(), as_json=as_json)

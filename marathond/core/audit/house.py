@@ -232,7 +232,7 @@ RULES: tuple[Rule, ...] = (
         "review_backlog",
         "warning",
         "Doubtful trials wait for a person's decision, and their cells are missing from every table meanwhile.",
-        "`marathonctl review`",
+        "`marathonctl review` lists them with their age: decide, the oldest first.",
         review_backlog,
     ),
     Rule(
