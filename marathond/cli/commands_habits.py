@@ -1,0 +1,53 @@
+"""Sub-commands for every day: tail, history, diff, capacity.
+
+Owns their arguments and help.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from marathond.cli.app import Arm, Campaign, TaskName, app, settled
+
+
+@app.command()
+def tail(
+    ctx: typer.Context,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on, until interrupted.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the newest lines.")] = 20,
+    campaign: Campaign = None,
+    arm: Arm = None,
+    task: TaskName = None,
+    trial: Annotated[str | None, typer.Option("--trial", help="Only of this trial, such as t0871.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """What happened, as lines in order: trials, voids, findings, stops, settings, parks, reviews, lives of the daemon.
+
+    From the ledger alone, in the ledger's own order: it works without a daemon, and -f goes on while one is restarted.
+    """
+    from marathond.cli import tail as view
+
+    ledger = settled(ctx).located().paths.ledger
+    view.run(ledger, lines, campaign=campaign, arm=arm, task=task, trial=trial, follow=follow, as_json=as_json)
+
+
+@app.command()
+def history(
+    ctx: typer.Context,
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[SUBJECT]", help="t0871, c0012, b0174, a task or an arm: all that ever happened to it.")
+    ] = None,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", min=0, help="How many of the newest lines; 0: all.")] = None,
+    campaign: Campaign = None,
+    by: Annotated[str | None, typer.Option("--by", help="Only what this author decided.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Who decided what, when and why, newest last: voids and their undoing, reviews, acknowledgements, stops, settings, parks,
+    submissions, declarations, imports, lives of the daemon.  Without SUBJECT the newest 50.
+    """
+    from marathond.cli import history as view
+
+    most = (50 if subject is None else 0) if lines is None else lines
+    view.run(settled(ctx).located().paths.ledger, subject, most or None, campaign=campaign, by=by, as_json=as_json)

@@ -1,0 +1,264 @@
+"""Where it is written what happened: one question for each kind of rows, see :mod:`.happened`.
+
+Owns the SQL.  Every question takes the same parameters, :meth:`Of.params` among them, and gives the columns of a Happening; any other
+column is a detail.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """Whose happenings; None: everybody's.
+
+    ``trials``: of these trials alone; ``cells``: parks of these; ``events``: of what happens to trials this alone.  With one of ``trials``,
+    ``arm``, ``task`` what is not a trial's, a cell's or said of one of them is left out; with a campaign what is another's.
+    """
+
+    campaign_id: int | None = None
+    arm: str | None = None
+    task: str | None = None
+    trials: tuple[int, ...] | None = None
+    cells: tuple[int, ...] | None = None
+    events: frozenset[str] | None = None
+
+    @property
+    def narrow(self) -> bool:
+        return self.arm is not None or self.task is not None or self.trials is not None
+
+    def params(self) -> dict[str, Any]:
+        subjects = [f"t{trial_id:04d}" for trial_id in self.trials or ()]
+        subjects += [] if self.trials is not None else [name for name in (self.arm, self.task) if name is not None]
+        return {
+            "campaign": self.campaign_id,
+            "arm": self.arm,
+            "task": self.task,
+            "trials": None if self.trials is None else json.dumps(self.trials),
+            "cells": None if self.cells is None else json.dumps(self.cells),
+            "events": None if self.events is None else json.dumps(sorted(self.events)),
+            "narrow": self.narrow,
+            "subjects": json.dumps(subjects),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One kind of rows.
+
+    ``sql`` asks for them newest first, at most ``:most``, of those above the number ``:after`` or of those among ``:ids``, both None for
+    all.  ``newest_id``: the highest number there is.  ``pending``: of what is written as an update of its row, the numbers of the rows that
+    it has not met yet; None: a row is what it is when it is written.  ``numbers``: all there are, where they do not grow with each row.
+    """
+
+    name: str
+    sql: str
+    newest_id: str = ""
+    pending: str | None = None
+    numbers: str | None = None
+
+
+_OF_CELL = """(:campaign IS NULL OR cell.campaign_id = :campaign) AND (:arm IS NULL OR arm.name = :arm)
+    AND (:task IS NULL OR task.name = :task)"""
+_IDS = "(:ids IS NULL OR {id} IN (SELECT value FROM json_each(:ids)))"
+
+_EVENTS = f"""
+SELECT 'event:' || e.event_id AS key, 'trial' AS kind, e.event AS what, e.at_ms, e.run_id AS life, campaign.name AS campaign, e.trial_id,
+    task.name AS task, arm.name AS arm, cell.replicate, e.detail_json, trial.attempt,
+    coalesce(v.code, r.code, '') AS name,
+    CASE e.event WHEN 'voided' THEN v.author WHEN 'unvoided' THEN v.undone_by WHEN 'accepted' THEN decided.author END AS author,
+    CASE e.event WHEN 'voided' THEN v.reason WHEN 'unvoided' THEN v.undone_reason WHEN 'accepted' THEN decided.reason
+        WHEN 'doubted' THEN r.detail ELSE '' END AS text,
+    s.reward, s.partial, a.ended_by, a.exit_code, v.score_was_known
+FROM trial_event AS e CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+    CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
+    CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
+    LEFT JOIN void AS v ON e.event IN ('voided', 'unvoided') AND v.void_id = json_extract(e.detail_json, '$.void_id')
+    LEFT JOIN review AS r ON e.event = 'doubted' AND r.review_id = json_extract(e.detail_json, '$.review_id')
+    LEFT JOIN review AS decided ON e.event = 'accepted' AND decided.review_id = (SELECT max(review_id) FROM review AS d
+        WHERE d.trial_id = e.trial_id AND d.decision = 'accepted' AND d.decided_at_ms <= e.at_ms)
+    LEFT JOIN score AS s ON e.event IN ('scored', 'accepted') AND s.score_id = json_extract(e.detail_json, '$.score_id')
+    LEFT JOIN trial_agent AS a ON e.event IN ('agent_ended', 'budget_spent') AND a.trial_id = e.trial_id
+WHERE (:after IS NULL OR e.event_id > :after) AND (:events IS NULL OR e.event IN (SELECT value FROM json_each(:events)))
+    AND (:trials IS NULL OR e.trial_id IN (SELECT value FROM json_each(:trials))) AND {_OF_CELL}
+ORDER BY e.event_id DESC LIMIT :most"""
+
+_SCORES = f"""
+SELECT 'score:' || s.score_id AS key, 'score' AS kind, 'regraded' AS what, s.at_ms, s.run_id AS life, campaign.name AS campaign, s.trial_id,
+    task.name AS task, arm.name AS arm, cell.replicate, s.reward_source AS text, s.reward, s.partial
+FROM score AS s CROSS JOIN trial ON trial.trial_id = s.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+    CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
+    CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
+WHERE (:after IS NULL OR s.score_id > :after) AND (:trials IS NULL OR s.trial_id IN (SELECT value FROM json_each(:trials)))
+    AND EXISTS (SELECT 1 FROM score AS first WHERE first.trial_id = s.trial_id AND first.score_id < s.score_id) AND {_OF_CELL}
+ORDER BY s.score_id DESC LIMIT :most"""
+
+# Of a finding of a trial, by what it names; of whom trials were named, those are the subjects already.
+_OF_TRIAL = f"""(:trials IS NULL AND f.subject GLOB 't[0-9]*' AND EXISTS (
+    SELECT 1 FROM trial CROSS JOIN cell ON cell.cell_id = trial.cell_id
+        CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
+    WHERE trial.trial_id = CAST(substr(f.subject, 2) AS INTEGER) AND {_OF_CELL}))"""
+
+
+def _findings(what: str, time: str, author: str, text: str, order: str, kept: str) -> str:
+    return f"""
+SELECT 'finding:' || f.finding_id || ':{what}' AS key, 'finding' AS kind, '{what}' AS what, f.{time} AS at_ms, f.code AS name,
+    {author} AS author, {text} AS text, campaign.name AS campaign, f.severity, f.subject, f.times, f.finding_id
+FROM finding AS f LEFT JOIN campaign ON campaign.campaign_id = f.campaign_id
+WHERE {kept} AND (:campaign IS NULL OR f.campaign_id IS NULL OR f.campaign_id = :campaign)
+    AND (NOT :narrow OR f.subject IN (SELECT value FROM json_each(:subjects)) OR {_OF_TRIAL})
+ORDER BY {order} LIMIT :most"""
+
+
+def _stops(what: str, time: str, author: str, text: str, order: str, kept: str) -> str:
+    return f"""
+SELECT 'stop:' || stop_id || ':{what}' AS key, 'stop' AS kind, '{what}' AS what, {time} AS at_ms, kind AS name, {author} AS author,
+    {text} AS text, stop_id
+FROM admission_stop WHERE {kept} AND NOT :narrow ORDER BY {order} LIMIT :most"""
+
+
+def _parks(what: str, time: str, author: str, text: str, order: str, kept: str) -> str:
+    """Cells of one task that were parked or opened together are one row."""
+    return f"""
+SELECT 'park:' || max(park.park_id) || ':{what}' AS key, 'park' AS kind, '{what}' AS what, park.{time} AS at_ms, park.code AS name,
+    park.{author} AS author, park.{text} AS text, campaign.name AS campaign, task.name AS task, iif(count(*) = 1, arm.name, NULL) AS arm,
+    iif(count(*) = 1, cell.replicate, NULL) AS replicate, count(*) AS cells, min(park.cell_id) AS cell_id
+FROM park CROSS JOIN cell ON cell.cell_id = park.cell_id CROSS JOIN task ON task.task_id = cell.task_id
+    CROSS JOIN arm ON arm.arm_id = cell.arm_id CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
+WHERE {kept} AND {_OF_CELL} AND (:cells IS NULL OR park.cell_id IN (SELECT value FROM json_each(:cells)))
+GROUP BY park.{time}, park.code, park.{author}, park.{text}, cell.task_id ORDER BY {order} LIMIT :most"""
+
+
+def _runs(what: str, time: str, text: str, order: str, kept: str) -> str:
+    return f"""
+SELECT 'life:' || run_id || ':{what}' AS key, 'daemon' AS kind, '{what}' AS what, {time} AS at_ms, run_id AS life, {text} AS text, run_id,
+    pid, host, version
+FROM run WHERE {kept} AND NOT :narrow ORDER BY {order} LIMIT :most"""
+
+
+_NEW = "(:after IS NULL OR {id} > :after)"
+
+SOURCES = (
+    Source(
+        "started",
+        _runs("started", "started_at_ms", "''", "run_id DESC", _NEW.format(id="run_id")),
+        "SELECT max(run_id) FROM run",
+    ),
+    Source(
+        "ready",
+        _runs("ready", "ready_at_ms", "''", "run_id DESC", "ready_at_ms IS NOT NULL AND " + _IDS.format(id="run_id")),
+        "SELECT max(run_id) FROM run",
+        "SELECT run_id FROM run WHERE ready_at_ms IS NULL",
+    ),
+    Source(
+        "submitted",
+        """SELECT 'campaign:' || campaign_id AS key, 'campaign' AS kind, iif(origin = 'import', 'imported', 'submitted') AS what,
+               created_at_ms AS at_ms, name, created_by AS author, name AS campaign, cell_order AS "order", seed
+           FROM campaign WHERE (:after IS NULL OR campaign_id > :after) AND (:campaign IS NULL OR campaign_id = :campaign)
+               AND NOT :narrow ORDER BY campaign_id DESC LIMIT :most""",
+        "SELECT max(campaign_id) FROM campaign",
+    ),
+    Source(
+        "read",
+        """SELECT 'import:' || import_id AS key, 'import' AS kind, 'read' AS what, import.at_ms, kind AS name, import.author,
+               source AS text, campaign.name AS campaign, planned
+           FROM import JOIN campaign USING (campaign_id) WHERE (:after IS NULL OR import_id > :after)
+               AND (:campaign IS NULL OR campaign_id = :campaign) AND NOT :narrow ORDER BY import_id DESC LIMIT :most""",
+        "SELECT max(import_id) FROM import",
+    ),
+    Source(
+        "declared",
+        """SELECT 'contrasts:' || campaign_id || ':' || version AS key, 'contrasts' AS kind, 'declared' AS what, at_ms, author,
+               group_concat(arm_a || ' - ' || arm_b, ', ') AS text, campaign.name AS campaign, version, scores_known
+           FROM (SELECT * FROM contrast ORDER BY campaign_id, version, position) AS c JOIN campaign USING (campaign_id)
+           WHERE (:ids IS NULL OR campaign_id * 100000 + version IN (SELECT value FROM json_each(:ids)))
+               AND (:campaign IS NULL OR campaign_id = :campaign) AND NOT :narrow
+           GROUP BY campaign_id, version ORDER BY at_ms DESC, campaign_id DESC, version DESC LIMIT :most""",
+        numbers="SELECT DISTINCT campaign_id * 100000 + version FROM contrast",
+    ),
+    Source(
+        "set",
+        """SELECT 'setting:' || change_id AS key, 'setting' AS kind, 'set' AS what, at_ms, run_id AS life, key AS name, author,
+               reason AS text, old_json, new_json
+           FROM setting_change WHERE (:after IS NULL OR change_id > :after) AND NOT :narrow ORDER BY change_id DESC LIMIT :most""",
+        "SELECT max(change_id) FROM setting_change",
+    ),
+    Source(
+        "stopped admission",
+        _stops("opened", "at_ms", "author", "detail", "stop_id DESC", _NEW.format(id="stop_id")),
+        "SELECT max(stop_id) FROM admission_stop",
+    ),
+    Source("events", _EVENTS, "SELECT max(event_id) FROM trial_event"),
+    Source("scores", _SCORES, "SELECT max(score_id) FROM score"),
+    Source(
+        "parked",
+        _parks("parked", "at_ms", "author", "detail", "max(park.park_id) DESC", _NEW.format(id="park.park_id")),
+        "SELECT max(park_id) FROM park",
+    ),
+    Source(
+        "found",
+        _findings("opened", "opened_at_ms", "NULL", "f.detail", "f.finding_id DESC", _NEW.format(id="f.finding_id")),
+        "SELECT max(finding_id) FROM finding",
+    ),
+    Source(
+        "acked",
+        _findings(
+            "acknowledged",
+            "acked_at_ms",
+            "f.acked_by",
+            "f.ack_reason",
+            "f.acked_at_ms DESC, f.finding_id DESC",
+            "f.acked_at_ms IS NOT NULL AND " + _IDS.format(id="f.finding_id"),
+        ),
+        "SELECT max(finding_id) FROM finding",
+        "SELECT finding_id FROM finding WHERE acked_at_ms IS NULL AND closed_at_ms IS NULL",
+    ),
+    Source(
+        "closed",
+        _findings(
+            "closed",
+            "closed_at_ms",
+            "NULL",
+            "''",
+            "f.closed_at_ms DESC, f.finding_id DESC",
+            "f.closed_at_ms IS NOT NULL AND " + _IDS.format(id="f.finding_id"),
+        ),
+        "SELECT max(finding_id) FROM finding",
+        "SELECT finding_id FROM finding WHERE closed_at_ms IS NULL",
+    ),
+    Source(
+        "unparked",
+        _parks(
+            "unparked",
+            "ended_at_ms",
+            "ended_by",
+            "ended_reason",
+            "park.ended_at_ms DESC, max(park.park_id) DESC",
+            "park.ended_at_ms IS NOT NULL AND " + _IDS.format(id="park.park_id"),
+        ),
+        "SELECT max(park_id) FROM park",
+        "SELECT park_id FROM park WHERE ended_at_ms IS NULL",
+    ),
+    Source(
+        "opened admission",
+        _stops(
+            "ended",
+            "ended_at_ms",
+            "ended_by",
+            "''",
+            "ended_at_ms DESC, stop_id DESC",
+            "ended_at_ms IS NOT NULL AND " + _IDS.format(id="stop_id"),
+        ),
+        "SELECT max(stop_id) FROM admission_stop",
+        "SELECT stop_id FROM admission_stop WHERE ended_at_ms IS NULL",
+    ),
+    Source(
+        "stopped",
+        _runs("stopped", "stopped_at_ms", "stop_reason", "run_id DESC", "stopped_at_ms IS NOT NULL AND " + _IDS.format(id="run_id")),
+        "SELECT max(run_id) FROM run",
+        "SELECT run_id FROM run WHERE stopped_at_ms IS NULL",
+    ),
+)
