@@ -13,7 +13,7 @@ from marathond.core.audit.catalogue import Meaning
 _ONE_IS_NOTHING = "One is nothing to act on: the cell runs again."
 _GATE = "`marathonctl show TRIAL` has the gate's words; no token was spent."
 _LOOPX = "`marathonctl show TRIAL` has LoopX's own words; no token was spent."
-_STAGE = "Stage again (`marathonctl stage`), then `marathonctl canary --practice` for the arm."
+_STAGE = "Stage again (`marathonctl stage`), then `marathonctl verify-envs --arm ARM`."
 
 VOIDS: Mapping[str, Meaning] = {
     "network_failed": Meaning(
