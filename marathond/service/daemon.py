@@ -48,6 +48,8 @@ from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.lag import LoopLag
 from marathond.service.notices import About, Herald
 from marathond.service.notify import Notifier
+from marathond.service.page import life as page_life
+from marathond.service.page.place import Place
 from marathond.service.settings import Settings, load
 from marathond.service.staged import package_ids, staged_trees
 from marathond.service.treatment import needs_restart
@@ -205,6 +207,8 @@ class Daemon:
         async with anyio.create_task_group() as group:
             group.start_soon(self.lag.measure, name="loop lag")
             group.start_soon(self.lag.tell, self.ledger, self.clock, name="loop lag, told")
+            if (listen := self._began.page.listen) is not None and not self._gates_only:
+                group.start_soon(page_life.keep, self._page_place(), listen, self.ledger, self.clock, name="page")
             group.start_soon(self._work, serve_control, group, name="life")
             try:
                 while not await self._wind_down():
@@ -213,6 +217,10 @@ class Daemon:
                 # Also when a broken part ends it: what is shielded has no longer than at an orderly end.
                 self._leave()
                 group.cancel_scope.cancel()
+
+    def _page_place(self) -> Place:
+        daemon = self._began.daemon
+        return Place(self.opened.path, daemon.state_dir, daemon.control_socket, self._began.campaign.name, lambda: self.lag.beat_s)
 
     async def _work(self, serve_control: ServeControl, group: TaskGroup) -> None:
         """Until cancelled; what it starts goes on in ``group``."""

@@ -312,6 +312,11 @@ RAISED: Mapping[str, Meaning] = {
         "Read the error; look at `marathonctl status` yourself until it is over.",
         ("f15", "e04"),
     ),
+    "page_down": Meaning(
+        "The live page is not served; trials and everything else go on without it.",
+        "Read the error: a port in use, or a socket's folder that is missing, is the usual reason; it is tried again every minute.",
+        ("e04",),
+    ),
 }
 
 
