@@ -49,7 +49,7 @@ Reason = Annotated[
     str, typer.Option("--reason", help="Why (needed); kept with the decision and your name.", callback=_reasoned, show_default=False)
 ]
 """Its default is an empty text, which is refused."""
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; marathonctl schema tells its fields.")]
 Campaign = Annotated[str | None, typer.Option("--campaign", help="A campaign by name; by default the newest.")]
 Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.")]
 TaskName = Annotated[str | None, typer.Option("--task", help="Only of this task.")]
@@ -104,8 +104,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ask(ctx: typer.Context, mutation: Mutation, **args: Any) -> None:
-    """Send one request to the daemon; arguments that were not given are left out.
+def ask(ctx: typer.Context, mutation: Mutation, *, as_json: bool, **args: Any) -> None:
+    """Send one request to the daemon and print its answer; arguments that were not given are left out.
 
     What concerns imported trials alone is carried out here when no daemon runs.
     """
@@ -113,11 +113,11 @@ def ask(ctx: typer.Context, mutation: Mutation, **args: Any) -> None:
     given = {key: value for key, value in args.items() if value is not None and value is not False and value != []}
     paths = settled(ctx).located().paths
     try:
-        code = mutation(paths.control_socket, given)
+        code = mutation(paths.control_socket, given, as_json=as_json)
     except DaemonDown:
         from marathond.cli import withdraw
 
-        if (done := withdraw.without_daemon(paths.ledger, mutation.__name__, given)) is None:
+        if (done := withdraw.without_daemon(paths.ledger, mutation, given, as_json=as_json)) is None:
             raise
         code = done
     finish(code)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
+
+from typing_extensions import TypedDict
 
 from marathond.agents.codex import contract
 from marathond.cli.app import Settled
 from marathond.cli.config_cmds import hidden
-from marathond.cli.disclosures import of_one, rows_as_json, short
+from marathond.cli.disclosures import of_one, short
 from marathond.cli.locate import locate
-from marathond.cli.output import Column, note, print_json, say, screen, table, wrapped
+from marathond.cli.output import Column, flat, note, print_json, say, screen, table, wrapped
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.contract import NAME
 from marathond.core.disclosure import Disclosure
@@ -232,11 +234,43 @@ def _short(treatment: str) -> str:
     return treatment.removeprefix("sha256:")[:HASH_SHOWN] or "unknown"
 
 
+Source = TypedDict("Source", {"from": str})
+"""``from``: whose row it is: the ledger's, the configuration's, or the ledger's of which the configuration has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What --json has beside an arm's row.
+
+    :param treatment_hash: null: what it drives is not staged, which is a part of it.
+    """
+
+    treatment_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldOf:
+    """:param disclosures: what a reader must be told of it.
+    :param loopx_trials: to how many trials LoopX was delivered, and in how many it was used; null: it has none, or no trial is at rest."""
+
+    disclosures: list[Disclosure]
+    loopx_trials: Treated | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """:param contract: the reviewed record of a codex arm's first request and config.toml; null: it is of another kind."""
+
+    contract: dict[str, Any] | None
+
+
 def _as_json(found: Gathered, shown: ArmShown) -> dict[str, Any]:
     mine = [each for each in found.disclosures if shown.arm.name in each.arms]
-    counts = found.treated.get(shown.arm.name)
-    told_of = {"disclosures": rows_as_json(mine), "loopx_trials": None if counts is None else asdict(counts)}
-    return {**row(shown.arm), "treatment_hash": shown.treatment or None, "from": shown.source, **told_of}
+    whole, source = row(shown.arm), Source({"from": shown.source})
+    if whole["codex"] is not None:
+        whole["codex"].setdefault("loopx", None)  # left out of the row itself, whose hash is from before there was one
+    told_of = ToldOf(mine, found.treated.get(shown.arm.name))
+    return flat(whole, Beside(shown.treatment or None), source, told_of)
 
 
 # ---- one arm
@@ -250,7 +284,7 @@ def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool)
         record = contract.name_of(shown.arm.codex)
         made, file = contract.reviewed(record, chosen), contract.file_of(record, chosen)
     if as_json:
-        print_json({**_as_json(found, shown), "contract": made})
+        print_json(flat(_as_json(found, shown), Record(made)))
         return
     say(f"arm {clean(shown.arm.name)} of campaign {clean(found.campaign)}   treatment {_short(shown.treatment)}   from {shown.source}")
     lines = [f"  {line}" for line in _lines(row(shown.arm))]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from marathond.agents.codex import contract, declares
 from marathond.cli.arms import Gathered, row, surface_of, words
@@ -176,21 +178,77 @@ def _value(value: Any) -> str:
     return "absent" if value is ABSENT else clean(words(value), VALUE_MAX)
 
 
-def _as_json(found: Found) -> dict[str, Any]:
-    made: dict[str, Any] = {"a": found.a, "b": found.b, "rows": [_difference(each) for each in found.rows]}
-    if found.surface is not None:
-        made["declared"] = [{"field": each.field, "paths": [list(path) for path in each.paths]} for each in found.declared]
-        made["record"] = {
-            "surface": found.surface,
-            "files": list(found.files),
-            "differences": [{**_difference(each), "declared_by": found.field(each) or None} for each in found.record],
-            "missing": [{"field": each.field, "paths": [list(path) for path in each.paths]} for each in found.missing],
-        }
-        made["seen"] = {"trials": dict(zip((found.a, found.b), found.seen, strict=True)), "undeclared": list(found.strange)}
-    return made
+class DifferenceShown(TypedDict):
+    """``path``: where, from the outermost key on.  ``a``, ``b``: the value of each arm; left out where it has nothing there."""
+
+    path: list[str]
+    a: NotRequired[Any]
+    b: NotRequired[Any]
 
 
-def _difference(each: Difference) -> dict[str, Any]:
-    """A side that has nothing there is left out."""
-    sides = {name: value for name, value in (("a", each.a), ("b", each.b)) if value is not ABSENT}
-    return {"path": list(each.path), **sides}
+class RecordDifference(DifferenceShown):
+    """``declared_by``: the field of the rows that declares it; null: none."""
+
+    declared_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShown:
+    """Differences of the reviewed records.
+
+    :param surface: how the model is offered its tools.
+    :param files: names of the two records.
+    :param missing: what is declared, and does not differ there.
+    """
+
+    surface: contract.Surface
+    files: tuple[str, str]
+    differences: list[RecordDifference]
+    missing: tuple[Declared, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenShown:
+    """First requests that trials of this campaign have sent.
+
+    :param trials: of each arm, how many have asked.
+    :param undeclared: what these say that no row declares.
+    """
+
+    trials: dict[str, int]
+    undeclared: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What two arms differ in.
+
+    :param rows: by their rows.
+    :param declared: what that declares, by field; null, like all that follows: not both drive codex.
+    """
+
+    a: str
+    b: str
+    rows: list[DifferenceShown]
+    declared: tuple[Declared, ...] | None = None
+    record: RecordShown | None = None
+    seen: SeenShown | None = None
+
+
+def _as_json(found: Found) -> Shown:
+    rows = [_difference(each) for each in found.rows]
+    if found.surface is None:
+        return Shown(found.a, found.b, rows)
+    differences: list[RecordDifference] = [{**_difference(each), "declared_by": found.field(each) or None} for each in found.record]
+    record = RecordShown(found.surface, found.files, differences, found.missing)
+    seen = SeenShown(dict(zip((found.a, found.b), found.seen, strict=True)), found.strange)
+    return Shown(found.a, found.b, rows, found.declared, record, seen)
+
+
+def _difference(each: Difference) -> DifferenceShown:
+    shown = DifferenceShown(path=list(each.path))
+    if each.a is not ABSENT:
+        shown["a"] = each.a
+    if each.b is not ABSENT:
+        shown["b"] = each.b
+    return shown

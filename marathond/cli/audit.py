@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from marathond.cli.output import Column, Screen, print_json, say, table, wrapped
 from marathond.core.audit.facts import Facts, FindingFact
 from marathond.core.audit.house import WAL_BYTES
-from marathond.core.audit.rule import Look, Rule
+from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.rules import looks
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import UNKNOWN, clean, plural, when
@@ -97,35 +96,88 @@ def gather(paths: DaemonPaths, campaign: str | None, now_ms: int) -> Report:
     return Report(str(Path(paths.ledger).resolve()), facts, asked)
 
 
-def as_json(report: Report) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """What was audited.
+
+    :param ledger: the file that was really read.
+    :param origin: run: it runs here; import: it was measured elsewhere.
+    :param trials: of the campaign; the newest were looked at, trials_left_out were not.
+    """
+
+    ledger: str
+    campaign: str
+    origin: str
+    cells: int
+    trials: int
+    trials_left_out: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleShown:
+    """One rule and what it saw.
+
+    :param verdict: ok, found, unknown, or "nothing yet": there was nothing that it could have judged.
+    :param looked_at: how many things it could judge ...
+    :param of: ... of how many.
+    :param things: what they are.
+    :param unseen: why it could not see, or how it broke; empty: it saw.
+    :param faults: of the catalogue of faults.
+    """
+
+    code: str
+    severity: str
+    verdict: str
+    looked_at: int
+    of: int
+    things: str
+    unseen: str
+    found: tuple[Found, ...]
+    means: str
+    todo: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param open_beside: open findings that no rule has found just now."""
+
+    exit: int
+    looked_at: LookedAt
+    rules: list[RuleShown]
+    open_beside: list[FindingFact]
+
+
+def as_json(report: Report) -> Shown:
+    """The report as it is printed for a program."""
     facts = report.facts
     rules = [
-        {
-            "code": each.rule.code,
-            "severity": each.rule.severity,
-            "verdict": each.verdict,
-            "looked_at": each.look.looked_at,
-            "of": each.look.of,
-            "things": each.look.things,
-            "unseen": each.why,
-            "found": [asdict(found) for found in each.look.found],
-            "means": each.rule.means,
-            "todo": each.rule.todo,
-            "faults": list(each.rule.faults),
-        }
+        RuleShown(
+            code=each.rule.code,
+            severity=each.rule.severity,
+            verdict=each.verdict,
+            looked_at=each.look.looked_at,
+            of=each.look.of,
+            things=each.look.things,
+            unseen=each.why,
+            found=tuple(each.look.found),
+            means=each.rule.means,
+            todo=each.rule.todo,
+            faults=tuple(each.rule.faults),
+        )
         for each in report.asked
     ]
-    looked = {
-        "ledger": report.ledger,
-        "campaign": facts.campaign,
-        "origin": facts.origin,
-        "cells": facts.cells,
-        "trials": len(facts.trials) + facts.left_out,
-        "trials_left_out": facts.left_out,
-        "at_ms": facts.now_ms,
-    }
-    beside = [asdict(each) for each in report.beside]
-    return {"exit": int(report.exit_code), "looked_at": looked, "rules": rules, "open_beside": beside}
+    looked = LookedAt(
+        ledger=report.ledger,
+        campaign=facts.campaign,
+        origin=facts.origin,
+        cells=facts.cells,
+        trials=len(facts.trials) + facts.left_out,
+        trials_left_out=facts.left_out,
+        at_ms=facts.now_ms,
+    )
+    return Shown(int(report.exit_code), looked, rules, report.beside)
 
 
 def show(report: Report, where: Screen, *, as_json_: bool) -> None:

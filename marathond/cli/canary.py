@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from anyio.from_thread import start_blocking_portal
@@ -70,6 +70,16 @@ class Bird:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param deadline_s: of each agent, in seconds."""
+
+    task: str
+    provider: Provider
+    deadline_s: float
+    arms: tuple[Bird, ...]
+
+
 def run(
     settings: Settings, *, task: str | None, provider: Provider, max_usd: float | None, deadline_s: float | None, keep: bool, as_json: bool
 ) -> int:
@@ -99,7 +109,7 @@ def run(
             overrides |= {"money.campaign_cap_usd": max_usd, "money.trial_cap_usd": max_usd / len(arms)}
         birds = ran(settings, "canary", overrides, read, provider=url, gates_only=False, keep=keep)
     if as_json:
-        print_json({"task": chosen, "provider": provider, "deadline_s": limit_s, "arms": [asdict(bird) for bird in birds]})
+        print_json(Shown(chosen, provider, limit_s, birds))
     else:
         show(birds, chosen, screen())
         if provider == "practice":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,15 @@ class Orphan:
     created_ms: int
     state: str
     outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersSeen:
+    """:param ledgers: id of a ledger to how many things on the engine carry its label.
+    :param configured: id of the ledger that is configured here; null: there is none."""
+
+    ledgers: Mapping[str, int]
+    configured: str | None
 
 
 def check_id(ledger_id: str, own_id: str | None) -> None:
@@ -120,7 +129,7 @@ def run(settings: Settings, ledger_id: str | None, *, really: bool, as_json: boo
         _show_ids(found, own_id, as_json=as_json)
         return Exit.OK
     if as_json:
-        print_json([asdict(orphan) for orphan in found])
+        print_json(found)
     else:
         _show_orphans(found, really=really)
     return exit_code(found, really=really)
@@ -136,7 +145,7 @@ def _own_id(ledger: Path) -> str | None:
 
 def _show_ids(found: Mapping[str, int], own_id: str | None, *, as_json: bool) -> None:
     if as_json:
-        print_json({"ledgers": found, "configured": own_id})
+        print_json(LedgersSeen(found, own_id))
         return
     for ledger_id, things in sorted(found.items()):
         say(f"{printed(ledger_id)}  {plural(things, 'thing')}" + ("  (the ledger configured here)" if ledger_id == own_id else ""))

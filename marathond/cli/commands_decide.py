@@ -28,6 +28,7 @@ def void(
     block: Annotated[str | None, typer.Option("--block", help="Every standing trial of a block, such as b0174.")] = None,
     campaign: Campaign = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be voided.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Withdraw trials: infrastructure made them meaningless.  Their cells run again; rows, scores and artifacts are kept."""
     from marathond.cli import mutate
@@ -43,6 +44,7 @@ def void(
     ask(
         ctx,
         mutate.void,
+        as_json=as_json,
         trials=ids,
         reason=reason,
         code=code,
@@ -65,6 +67,7 @@ def unvoid(
     block: Annotated[str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.")] = None,
     batch: Annotated[str | None, typer.Option("--batch", help="Everything that was voided in one go.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Take voids back, where the cell has no later trial."""
     from marathond.cli import mutate
@@ -75,6 +78,7 @@ def unvoid(
     ask(
         ctx,
         mutate.unvoid,
+        as_json=as_json,
         trial=None if trial is None else trial_number(trial),
         block=None if block is None else number_of(block, "b", "a block such as b0174"),
         batch=batch,
@@ -118,7 +122,7 @@ def review(
         return
     if accept == void or reason is None:
         raise CallFailed("review: give --accept [--reward R] or --void, and --reason", Exit.USAGE)
-    ask(ctx, mutate.review, trial=trial_number(trial), accept=accept, reward=reward, code=code, reason=reason)
+    ask(ctx, mutate.review, as_json=as_json, trial=trial_number(trial), accept=accept, reward=reward, code=code, reason=reason)
 
 
 @app.command()
@@ -162,16 +166,19 @@ def regrade(
 
 @app.command()
 def retry(
-    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")], reason: Reason = ""
+    ctx: typer.Context,
+    which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")],
+    reason: Reason = "",
+    as_json: Json = False,
 ) -> None:
     """Open a parked cell again.  A done one is refused: void it first."""
     from marathond.cli import mutate
     from marathond.service.picture.reader import number_of, trial_number
 
     if which[:1].lower() == "c":
-        ask(ctx, mutate.retry, cell=number_of(which, "c", "a cell such as c0012"), reason=reason)
+        ask(ctx, mutate.retry, as_json=as_json, cell=number_of(which, "c", "a cell such as c0012"), reason=reason)
     else:
-        ask(ctx, mutate.retry, trial=trial_number(which), reason=reason)
+        ask(ctx, mutate.retry, as_json=as_json, trial=trial_number(which), reason=reason)
 
 
 @app.command()
@@ -183,6 +190,7 @@ def unpark(
     arm: Arm = None,
     everything: Annotated[bool, typer.Option("--all", help="Every parked cell of the campaign.")] = False,
     campaign: Campaign = None,
+    as_json: Json = False,
 ) -> None:
     """Open parked cells again; their passes start anew."""
     from marathond.cli import mutate
@@ -191,31 +199,31 @@ def unpark(
     if sum((cell is not None, task is not None, arm is not None, everything)) != 1:
         raise CallFailed("unpark: give one of CELL, --task, --arm, --all", Exit.USAGE)
     number = None if cell is None else number_of(cell, "c", "a cell such as c0012")
-    ask(ctx, mutate.unpark, cell=number, task=task, arm=arm, all=everything, campaign=campaign, reason=reason)
+    ask(ctx, mutate.unpark, as_json=as_json, cell=number, task=task, arm=arm, all=everything, campaign=campaign, reason=reason)
 
 
 @app.command()
-def pause(ctx: typer.Context, reason: Reason = "") -> None:
+def pause(ctx: typer.Context, reason: Reason = "", as_json: Json = False) -> None:
     """Start nothing new; what runs goes on."""
     from marathond.cli import mutate
 
-    ask(ctx, mutate.pause, reason=reason)
+    ask(ctx, mutate.pause, as_json=as_json, reason=reason)
 
 
 @app.command()
-def resume(ctx: typer.Context, reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None) -> None:
+def resume(ctx: typer.Context, reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None, as_json: Json = False) -> None:
     """Open admission again, whatever closed it."""
     from marathond.cli import mutate
 
-    ask(ctx, mutate.resume, reason=reason)
+    ask(ctx, mutate.resume, as_json=as_json, reason=reason)
 
 
 @app.command()
-def drain(ctx: typer.Context, reason: Reason = "") -> None:
+def drain(ctx: typer.Context, reason: Reason = "", as_json: Json = False) -> None:
     """Start nothing new; marathond ends with the last running trial."""
     from marathond.cli import mutate
 
-    ask(ctx, mutate.drain, reason=reason)
+    ask(ctx, mutate.drain, as_json=as_json, reason=reason)
 
 
 @app.command()
@@ -223,21 +231,22 @@ def stop(
     ctx: typer.Context,
     now: Annotated[bool, typer.Option("--now", help="Void what runs (stop_now) and tear it down; needs --reason.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the ledger.")] = None,
+    as_json: Json = False,
 ) -> None:
     """End marathond within seconds; running agents go on until the next start takes them over."""
     from marathond.cli import mutate
 
     if now and reason is None:
         raise CallFailed("stop: --now needs --reason: it voids what runs", Exit.USAGE)
-    ask(ctx, mutate.stop, now=now, reason=reason or "marathonctl stop")
+    ask(ctx, mutate.stop, as_json=as_json, now=now, reason=reason or "marathonctl stop")
 
 
 @app.command()
-def submit(ctx: typer.Context) -> None:
+def submit(ctx: typer.Context, as_json: Json = False) -> None:
     """Let the daemon read its configuration again and add what is new: arms, tasks, replicates."""
     from marathond.cli import mutate
 
-    ask(ctx, mutate.submit)
+    ask(ctx, mutate.submit, as_json=as_json)
 
 
 @app.command(name="set")
@@ -245,6 +254,7 @@ def set_command(
     ctx: typer.Context,
     setting: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as concurrency=8; VALUE default: back to the configuration.")],
     reason: Reason = "",
+    as_json: Json = False,
 ) -> None:
     """Turn an operational knob while trials run.  Lowering never ends a running trial."""
     from marathond.cli import mutate
@@ -257,17 +267,20 @@ def set_command(
     name = find_knob(key.strip()).key
     if value.strip() != "default":
         parse_setting(name, value)
-    ask(ctx, mutate.set_knob, key=name, value=value.strip(), reason=reason)
+    ask(ctx, mutate.set_knob, as_json=as_json, key=name, value=value.strip(), reason=reason)
 
 
 @app.command()
 def ack(
-    ctx: typer.Context, which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")], reason: Reason = ""
+    ctx: typer.Context,
+    which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")],
+    reason: Reason = "",
+    as_json: Json = False,
 ) -> None:
     """Acknowledge a finding: it is still true, and you know it."""
     from marathond.cli import mutate
 
     if which.isdigit():
-        ask(ctx, mutate.ack, finding=int(which), reason=reason)
+        ask(ctx, mutate.ack, as_json=as_json, finding=int(which), reason=reason)
     else:
-        ask(ctx, mutate.ack, code=which, reason=reason)
+        ask(ctx, mutate.ack, as_json=as_json, code=which, reason=reason)

@@ -22,8 +22,7 @@ def doctor(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None)
     try:
         report = view.gather(settled(ctx).located().paths, campaign, now_ms())
     except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
-        refused(error)
-        finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
+        finish(refused(error, as_json=as_json, exit_code=Exit.BUSY if error.code == "busy" else Exit.BLIND))
         return
     view.show(report, screen(), as_json_=as_json)
     finish(report.exit_code)
@@ -41,8 +40,7 @@ def audit(ctx: typer.Context, as_json: Json = False, campaign: Campaign = None) 
     try:
         report = view.gather(settled(ctx).located().paths, campaign, now_ms())
     except LedgerRefused as error:  # what cannot be looked at is unknown (fault e04)
-        refused(error)
-        finish(Exit.BUSY if error.code == "busy" else Exit.BLIND)
+        finish(refused(error, as_json=as_json, exit_code=Exit.BUSY if error.code == "busy" else Exit.BLIND))
         return
     view.show(report, screen(), as_json_=as_json)
     finish(report.exit_code)

@@ -48,12 +48,12 @@ def clean_command(
 
 
 @app.command()
-def init(ctx: typer.Context) -> None:
+def init(ctx: typer.Context, as_json: Json = False) -> None:
     """Make the ledger and its folders where the configuration says.  What exists is left as it is."""
     from marathond.cli import house
 
     paths = settled(ctx).located_for_init().paths
-    finish(house.init(paths.ledger, [paths.state_dir, paths.out_dir]))
+    finish(house.init(paths.ledger, [paths.state_dir, paths.out_dir], as_json=as_json))
 
 
 @ledger_app.command(name="adopt")
@@ -61,6 +61,7 @@ def adopt_command(
     ctx: typer.Context,
     moved: Annotated[bool, typer.Option("--moved", help="It is the ledger itself, at a new place.")] = False,
     copy: Annotated[bool, typer.Option("--copy", help="It is a copy; trials in work belong to the original and are void here.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell a ledger that was moved or copied where it is now.  No daemon may use it meanwhile."""
     from marathond.cli import house
@@ -68,22 +69,24 @@ def adopt_command(
 
     if moved == copy:
         raise CallFailed("ledger adopt: say --moved or --copy", Exit.USAGE)
-    finish(house.adopt_ledger(settled(ctx).located().paths.ledger, How.MOVED if moved else How.COPY))
+    finish(house.adopt_ledger(settled(ctx).located().paths.ledger, How.MOVED if moved else How.COPY, as_json=as_json))
 
 
 @ledger_app.command(name="check")
-def check_command(ctx: typer.Context) -> None:
+def check_command(ctx: typer.Context, as_json: Json = False) -> None:
     """Check the whole file.  Exit status: 1 when something is wrong."""
     from marathond.cli import house
 
-    finish(house.check(settled(ctx).located().paths.ledger))
+    finish(house.check(settled(ctx).located().paths.ledger, as_json=as_json))
 
 
 @ledger_app.command(name="backup")
 def backup_command(
-    ctx: typer.Context, target: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; it must not exist.")]
+    ctx: typer.Context,
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; it must not exist.")],
+    as_json: Json = False,
 ) -> None:
     """Make a consistent copy, also while the daemon runs."""
     from marathond.cli import house
 
-    finish(house.backup(settled(ctx).located().paths.ledger, target))
+    finish(house.backup(settled(ctx).located().paths.ledger, target, as_json=as_json))

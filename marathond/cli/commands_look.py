@@ -54,13 +54,14 @@ def logs(
     trial: Trial,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the trial's phase is over.")] = False,
     verifier: Annotated[bool, typer.Option("--verifier", help="The verifier's output instead of the agent's.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """What a trial's agent (or verifier) wrote; of codex, what it said and did."""
+    """What a trial's agent (or verifier) wrote; of codex, what it said and did.  With --json one object a line."""
     from marathond.cli import logs as view
     from marathond.service.picture.reader import trial_number
 
     paths = settled(ctx).located().paths
-    view.run(paths.ledger, paths.state_dir, trial_number(trial), verifier=verifier, follow_it=follow)
+    view.run(paths.ledger, paths.state_dir, trial_number(trial), verifier=verifier, follow_it=follow, as_json=as_json)
 
 
 @app.command(name="exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -101,7 +102,7 @@ def pool(
     with reading(chosen.located().paths.ledger) as connection:
         report = view.gather(connection, url, now_ms())
     if as_json:
-        print_json(view.as_json(report))
+        print_json(report)
     else:
         view.show(report, screen(), now_ms(), foreign=foreign)
     finish(Exit.BLIND if view.blind(report) else Exit.OK)
@@ -158,6 +159,7 @@ def wait_command(
     trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="A trial; without it, the whole campaign.")] = None,
     campaign: Campaign = None,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds; by default for ever.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Until the campaign is done, or the trial is at rest.
 
@@ -169,7 +171,7 @@ def wait_command(
     paths = settled(ctx).located().paths
     number = None if trial is None else trial_number(trial)
     look = (lambda c: wait.campaign_outcome(c, campaign)) if number is None else (lambda c: wait.trial_outcome(c, number))
-    finish(wait.wait(paths.ledger, paths.control_socket, look, timeout))
+    finish(wait.wait(paths.ledger, paths.control_socket, look, timeout, as_json=as_json))
 
 
 @app.command()
@@ -196,7 +198,7 @@ def plan(
     engine = view.ask_engine(settings, read.tasks)
     made = view.make_plan(settings, read, engine)
     if as_json:
-        print_json(view.as_json(made))
+        print_json(made)
     else:
         view.show(made, screen(), all_cells=cells)
     finish(Exit.FAILED if made.parked_cells else Exit.BLIND if isinstance(engine, str) else Exit.OK)

@@ -6,7 +6,8 @@ Owns how settings are shown.  Must not know the ledger: nothing here needs one, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marathond.cli.output import note, print_json, say
+from marathond.cli.refusals import refused
 from marathond.core.errors import ConfigError
-from marathond.core.model import Unrunnable
+from marathond.core.model import Task, Unrunnable
 from marathond.core.text import clean, hidden_url, plural
 from marathond.service.protocol import Exit
 
@@ -37,40 +39,126 @@ app = typer.Typer(
 )
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; marathonctl schema tells its fields.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Cells that would park.
+
+    :param arm: the arm alone whose cells do; null: all arms.
+    :param code: stable word for the reason.
+    """
+
+    task: str
+    arm: str | None
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerated:
+    """Something in a task that was taken all the same."""
+
+    task: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A configuration that can be read, and what of it will not run.
+
+    :param ok: nothing parks, and everything can start.
+    :param tasks: how many.
+    :param arms: how many.
+    :param cells: tasks x arms x replicates.
+    :param parked_cells: of them, cells that park.
+    :param cannot_start: mounts that are not there, a line each.
+    """
+
+    ok: bool
+    campaign: str
+    tasks: int
+    arms: int
+    replicates: int
+    cells: int
+    parked_cells: int
+    parks: list[Park]
+    cannot_start: list[str]
+    notes: list[Tolerated]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of the configuration.
+
+    :param value: as JSON; (hidden) in place of what may be a secret.
+    :param origin: default, profile NAME, file:line, env VARIABLE or override.
+    :param change: how it may change: live, reload, restart, treatment or extent.
+    """
+
+    value: Any
+    origin: str
+    change: str
+
+
+Shown = dict[str, Setting]
+"""Key to what is known of it."""
+
+
 @app.command()
-def check(ctx: typer.Context, config: ConfigOption = None) -> None:
+def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False) -> None:
     """Read the configuration and each of its tasks.  What was tolerated in a task is a note on stderr.
 
     Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
     """
-    from marathond.cli.parks import arm_parks
     from marathond.service.taskread import read_tasks
 
-    settings = _load(ctx, config)
+    settings = _load(ctx, config, as_json=as_json)
     try:
         tasks = read_tasks(settings, {}).tasks
     except ConfigError as error:
-        raise _usage(error) from error
-    arms, replicates = len(settings.arm_names), settings.campaign.replicates
-    parked = [task for task in tasks if isinstance(task, Unrunnable)]
-    alone = arm_parks(settings, tasks)
-    parked_cells = (len(parked) * arms + len(alone)) * replicates
-    counts = f"{plural(len(tasks), 'task')}, {plural(arms, 'arm')}, {plural(replicates, 'replicate')}"
-    cells = plural(len(tasks) * arms * replicates, "cell") + (
-        f", of which {parked_cells} park{'s' if parked_cells == 1 else ''}" if parked_cells else ""
-    )
-    say(f"ok: campaign {settings.campaign.name}, {counts}: {cells}")
-    for task in parked:
-        say(f"parks: {clean(task.name)}: {task.code}: {clean(task.detail)}")
-    for one in alone:
-        say(f"parks: {clean(one.task)}: {one.code}: {clean(one.why)}")
-    missing = list(_missing_mounts(settings))
-    for line in missing:
-        say(f"cannot start: {clean(line)}")
-    for name, warning in [(task.name, text) for task in tasks if not isinstance(task, Unrunnable) for text in task.warnings]:
-        note(f"note: {clean(name)}: {clean(warning)}")
-    if parked_cells or missing:
+        raise _usage(error, as_json=as_json) from error
+    found = _checked(settings, tasks)
+    if as_json:
+        print_json(found)
+    else:
+        _say_checked(found)
+    if not found.ok:
         raise typer.Exit(Exit.FAILED)
+
+
+def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> Checked:
+    from marathond.cli.parks import arm_parks
+
+    arms, replicates = len(settings.arm_names), settings.campaign.replicates
+    whole = [Park(task.name, None, task.code, task.detail) for task in tasks if isinstance(task, Unrunnable)]
+    alone = [Park(one.task, one.arm, one.code, one.why) for one in arm_parks(settings, tasks)]
+    parked_cells, missing = (len(whole) * arms + len(alone)) * replicates, list(_missing_mounts(settings))
+    return Checked(
+        ok=not parked_cells and not missing,
+        campaign=settings.campaign.name,
+        tasks=len(tasks),
+        arms=arms,
+        replicates=replicates,
+        cells=len(tasks) * arms * replicates,
+        parked_cells=parked_cells,
+        parks=[*whole, *alone],
+        cannot_start=missing,
+        notes=[Tolerated(task.name, text) for task in tasks if not isinstance(task, Unrunnable) for text in task.warnings],
+    )
+
+
+def _say_checked(found: Checked) -> None:
+    counts = f"{plural(found.tasks, 'task')}, {plural(found.arms, 'arm')}, {plural(found.replicates, 'replicate')}"
+    parked = f", of which {found.parked_cells} park{'s' if found.parked_cells == 1 else ''}" if found.parked_cells else ""
+    say(f"ok: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
+    for park in found.parks:
+        say(f"parks: {clean(park.task)}: {park.code}: {clean(park.why)}")
+    for line in found.cannot_start:
+        say(f"cannot start: {clean(line)}")
+    for each in found.notes:
+        note(f"note: {clean(each.task)}: {clean(each.text)}")
 
 
 @app.command()
@@ -78,7 +166,7 @@ def show(
     ctx: typer.Context,
     config: ConfigOption = None,
     origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from, and how it may change.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One object: key, then value, origin and change.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Every setting as the configuration has it: file, environment, defaults.  Values that look like secrets are hidden.
 
@@ -89,10 +177,10 @@ def show(
     from marathond.service.settings import origins
     from marathond.service.treatment import change_of
 
-    settings = _load(ctx, config)
+    settings = _load(ctx, config, as_json=as_json)
     known = {key: (hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(settings).items()}
     if as_json:
-        print_json({key: {"value": value, "origin": source, "change": change} for key, (value, source, change) in known.items()})
+        print_json({key: Setting(*each) for key, each in known.items()})
         return
     width = max(len(f"{key} = {_toml(value)}") for key, (value, _, _) in known.items())
     for key, (value, source, change) in known.items():
@@ -100,7 +188,7 @@ def show(
         say(f"{line:<{min(width, 60)}}  # {clean(source)} [{change}]" if origin else line)
 
 
-def _load(ctx: typer.Context, config: Path | None) -> Settings:
+def _load(ctx: typer.Context, config: Path | None, *, as_json: bool) -> Settings:
     """:param config: these commands' own --config; without it, the one given before the command."""
     from marathond.cli.app import Settled
     from marathond.service.settings import load
@@ -109,10 +197,12 @@ def _load(ctx: typer.Context, config: Path | None) -> Settings:
     try:
         return load(config or (before.config if before else None))
     except ConfigError as error:
-        raise _usage(error) from error
+        raise _usage(error, as_json=as_json) from error
 
 
-def _usage(error: ConfigError) -> typer.Exit:
+def _usage(error: ConfigError, *, as_json: bool) -> typer.Exit:
+    if as_json:
+        return typer.Exit(refused(error, as_json=True))
     for line in str(error).split("\n"):
         note(clean(line, VALUE_MAX))
     return typer.Exit(Exit.USAGE)

@@ -1,8 +1,8 @@
 """The command ``marathonctl``: arguments in, exit codes out.
 
-Owns the grammar and the last line of defence: every error is one line, never a traceback unless ``--debug``.  ``status`` is dispatched
-before typer is imported; everything heavy is imported inside the command that needs it.  Exit codes: 0 healthy, 1 degraded or failed,
-2 usage, 3 daemon down, 4 cannot see, 75 busy.
+Owns the grammar and the last line of defence: every error is one line (with ``--json`` one object in a line), never a traceback unless
+``--debug``.  ``status`` is dispatched before typer is imported; everything heavy is imported inside the command that needs it.  Exit codes:
+0 healthy, 1 degraded or failed, 2 usage, 3 daemon down, 4 cannot see, 75 busy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from marathond.cli import status
-from marathond.cli.refusals import refused
+from marathond.cli.refusals import Failure, refused, say_failure, wants_json
 from marathond.core.errors import LedgerRefused, MarathonError
 from marathond.service.protocol import Exit
 
@@ -41,12 +41,16 @@ def run(argv: Sequence[str]) -> int:
         if error.errno not in _FULL or error.filename is not None or "--debug" in argv:
             raise
         _silence()
-        print(f"marathonctl: what is printed cannot be written: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        words = f"what is printed cannot be written: {(error.strerror or str(error)).lower()}"
+        if wants_json(argv):
+            say_failure(Failure(words, Exit.FAILED))
+        else:
+            print(f"marathonctl: {words}", file=sys.stderr)
         return Exit.FAILED
     except MarathonError as error:
         if "--debug" in argv:
             raise
-        return refused(error)
+        return refused(error, as_json=wants_json(argv))
     except KeyboardInterrupt:
         return 130
 
@@ -63,8 +67,7 @@ def _dispatch(argv: Sequence[str]) -> int:
         except LedgerRefused as error:
             if options.debug:
                 raise
-            refused(error)
-            return status.exit_code_of_refusal(error)
+            return refused(error, as_json=options.as_json, exit_code=status.exit_code_of_refusal(error))
     from marathond.cli.grammar import invoke
 
     return invoke(argv)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from marathond.cli.app import Settled
 from marathond.cli.locate import locate
@@ -72,14 +71,23 @@ def _stored(chosen: Settled, campaign: str | None, settings: Settings | None) ->
         return Told(found[1], kept.rows, kept.version, kept.at_ms)
 
 
-def rows_as_json(rows: Sequence[Disclosure]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a reader of the comparison must be told.
+
+    :param version: as stored in the ledger; 0: nothing is stored, they are the configuration's.
+    :param at: since when they are told, ISO-8601 UTC; null: not stored.
+    """
+
+    campaign: str
+    version: int
+    at: str | None
+    disclosures: tuple[Disclosure, ...]
 
 
 def print_all(found: Told, *, as_json: bool) -> None:
     if as_json:
-        at = when(found.at_ms) if found.version else None
-        print_json({"campaign": found.campaign, "version": found.version, "at": at, "disclosures": rows_as_json(found.rows)})
+        print_json(Shown(found.campaign, found.version, when(found.at_ms) if found.version else None, found.rows))
         return
     since = f"version {found.version}, told since {when(found.at_ms)}" if found.version else "not stored yet: by this configuration"
     say(f"campaign {clean(found.campaign)}: {plural(len(found.rows), 'disclosure')} ({since})")

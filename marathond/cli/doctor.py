@@ -11,9 +11,8 @@ from __future__ import annotations
 import socket
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from marathond import __version__
 from marathond.cli.doctor_status import prove_status
@@ -101,10 +100,34 @@ def _looked(c: sqlite3.Connection, paths: DaemonPaths, found: tuple[int, str] | 
     )
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    proofs = [{**asdict(proof), "ok": proof.ok} for proof in report.proofs]
-    looked, rows = asdict(report.looked), [asdict(row) for row in report.sources]
-    return {"exit": int(report.exit_code), "looked_at": looked, "proofs": proofs, "sources": rows}
+@dataclass(frozen=True, slots=True)
+class ProofShown:
+    """What became of one rule of the audit, or of one look of ``status``.
+
+    :param kind: rule or status.
+    :param why: empty: it was silent when all was well, and saw the fault planted for it.
+    """
+
+    kind: str
+    name: str
+    why: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param proofs: can the watcher see.  :param sources: is what it counts by alive."""
+
+    exit: int
+    looked_at: Looked
+    proofs: list[ProofShown]
+    sources: list[Source]
+
+
+def as_json(report: Report) -> Shown:
+    """The report as it is printed for a program."""
+    proofs = [ProofShown(proof.kind, proof.name, proof.why, proof.ok) for proof in report.proofs]
+    return Shown(int(report.exit_code), report.looked, proofs, report.sources)
 
 
 def show(report: Report, where: Screen, *, as_json_: bool) -> None:

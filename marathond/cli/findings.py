@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from marathond.cli.output import Screen, print_json, say, wrapped
+from marathond.cli.output import Screen, flat, print_json, say, wrapped
 from marathond.core.audit.catalogue import Meaning, meaning_of
 from marathond.core.text import clean, clock, plural, span, text_of, when
 from marathond.ledger.verbs import findings as verbs
@@ -58,17 +58,43 @@ def unacknowledged_alarm(rows: Sequence[Any]) -> bool:
 
 def show(found: Listed, where: Screen, now_ms: int, *, as_json: bool) -> None:
     if as_json:
-        print_json([as_dict(row, found.campaign(row)) for row in found.rows])
+        print_json([flat(row, _beside(row, found.campaign(row))) for row in found.rows])
         return
     for line in lines(found, where, now_ms):
         say(line)
 
 
-def as_dict(row: FindingRow, campaign: str) -> dict[str, Any]:
-    """The row with its campaign's name and its words; both null where this version has none."""
-    meaning = meaning_of(row.code)
-    words = {"means": None, "todo": None, "faults": []} if meaning is None else asdict(meaning)
-    return {**asdict(row), "campaign": None if campaign == HOUSE else campaign, **words}
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What --json has beside a finding's row.
+
+    :param campaign: null: it is of the whole ledger.
+    :param means: null: this version knows no such finding.
+    :param todo: what a person can do; null: as above.
+    :param faults: of the catalogue of faults.
+    """
+
+    campaign: str | None
+    means: str | None
+    todo: str | None
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Of one finding alone.
+
+    :param earlier: findings of the same code and subject, newest first.
+    :param told: what went over which channel.
+    """
+
+    earlier: list[FindingRow]
+    told: list[Told]
+
+
+def _beside(row: FindingRow, campaign: str) -> Beside:
+    meaning, of = meaning_of(row.code), None if campaign == HOUSE else campaign
+    return Beside(of, None, None, ()) if meaning is None else Beside(of, meaning.means, meaning.todo, meaning.faults)
 
 
 def lines(found: Listed, where: Screen, now_ms: int) -> Iterator[str]:
@@ -145,8 +171,7 @@ def find(c: sqlite3.Connection, number: int) -> Whole:
 
 def show_one(whole: Whole, where: Screen, now_ms: int, *, as_json: bool) -> None:
     if as_json:
-        earlier = [asdict(row) for row in whole.earlier]
-        print_json({**as_dict(whole.row, whole.campaign), "earlier": earlier, "told": [asdict(each) for each in whole.told]})
+        print_json(flat(whole.row, _beside(whole.row, whole.campaign), History(whole.earlier, whole.told)))
         return
     for line in _whole_lines(whole, where, now_ms):
         say(line)

@@ -10,9 +10,10 @@ import socket
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.output import note, say
+from marathond.cli.output import note, print_json, say
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
 from marathond.core.text import clean, plural
@@ -26,11 +27,62 @@ from marathond.service.protocol import CallFailed, Exit
 PROBLEMS_SHOWN = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """:param ledger: path of the file.
+    :param made: false: it existed, and nothing was changed."""
+
+    ledger: str
+    ledger_id: str
+    made: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedShown:
+    """:param ledger: path of the file.
+    :param how: moved: it is the ledger itself; copy: it has a new id.
+    :param voided: numbers of trials in work, which belong to the original; empty for a move."""
+
+    ledger: str
+    how: How
+    ledger_id: str
+    old_ledger_id: str
+    voided: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """:param ledger: path of the file.
+    :param problems: at most 20; empty: the file is whole.
+    :param elsewhere: in what its place is not the one that it knows; empty: it is at its own place.
+    :param trials: how many it holds.
+    :param events: how many it holds."""
+
+    ok: bool
+    ledger: str
+    ledger_id: str
+    problems: list[str]
+    elsewhere: str
+    trials: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """:param ledger: path of the file.
+    :param target: path of the copy.
+    :param size_bytes: of the copy."""
+
+    ledger: str
+    target: str
+    size_bytes: int
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def init(ledger: Path, folders: list[Path]) -> int:
+def init(ledger: Path, folders: list[Path], *, as_json: bool = False) -> int:
     """Make the ledger and the folders that the daemon needs.  Again: says so, exit 0."""
     for folder in (ledger.parent, *folders):
         try:
@@ -39,15 +91,20 @@ def init(ledger: Path, folders: list[Path]) -> int:
             raise CallFailed(f"{folder}: cannot be made: {(error.strerror or str(error)).lower()}") from error
     if ledger.exists():
         with closing(open_readonly(ledger)) as connection:
-            identity = read_identity(connection, ledger)
-        say(f"ledger {identity.ledger_id} exists at {ledger}; nothing was changed")
-        return Exit.OK
-    made = create(ledger, host=socket.gethostname(), now_ms=now_ms(), filesystem_type=filesystem_type(ledger.parent))
-    say(f"made ledger {made} at {ledger}")
+            done = Made(str(ledger), read_identity(connection, ledger).ledger_id, made=False)
+    else:
+        made = create(ledger, host=socket.gethostname(), now_ms=now_ms(), filesystem_type=filesystem_type(ledger.parent))
+        done = Made(str(ledger), made, made=True)
+    if as_json:
+        print_json(done)
+    elif done.made:
+        say(f"made ledger {done.ledger_id} at {ledger}")
+    else:
+        say(f"ledger {done.ledger_id} exists at {ledger}; nothing was changed")
     return Exit.OK
 
 
-def adopt_ledger(ledger: Path, how: How) -> int:
+def adopt_ledger(ledger: Path, how: How, *, as_json: bool = False) -> int:
     """Tell a moved or copied ledger where it is now."""
     author = user_name(os.geteuid())
     done = adopt(
@@ -58,6 +115,9 @@ def adopt_ledger(ledger: Path, how: How) -> int:
         author=author,
         now_ms=now_ms(),
     )
+    if as_json:
+        print_json(AdoptedShown(str(ledger), how, done.ledger_id, done.old_ledger_id, done.voided))
+        return Exit.OK
     if how is How.MOVED:
         say(f"ledger {done.ledger_id} is at {ledger} now; its containers and networks stay its own")
         return Exit.OK
@@ -69,7 +129,7 @@ def adopt_ledger(ledger: Path, how: How) -> int:
     return Exit.OK
 
 
-def check(ledger: Path) -> int:
+def check(ledger: Path, *, as_json: bool = False) -> int:
     """The whole file against itself: pages, indexes, references.  Exit status 1 when something is wrong."""
     problems: list[str] = []
     with closing(open_readonly(ledger)) as connection, house_errors(ledger):
@@ -78,6 +138,11 @@ def check(ledger: Path) -> int:
         problems += [f"broken reference: {row[0]} row {row[1]} → {row[2]}" for row in connection.execute("PRAGMA foreign_key_check")]
         elsewhere = is_elsewhere(identity, ledger, socket.gethostname())
         count = connection.execute("SELECT (SELECT count(*) FROM trial), (SELECT count(*) FROM trial_event)").fetchone()
+    if as_json:
+        right = not problems and not elsewhere
+        shown = problems[:PROBLEMS_SHOWN]
+        print_json(Checked(right, str(ledger), identity.ledger_id, shown, elsewhere, trials=count[0], events=count[1]))
+        return Exit.OK if right else Exit.FAILED
     for problem in problems[:PROBLEMS_SHOWN]:
         say(clean(problem))
     if elsewhere:
@@ -88,7 +153,7 @@ def check(ledger: Path) -> int:
     return Exit.OK
 
 
-def backup(ledger: Path, target: Path) -> int:
+def backup(ledger: Path, target: Path, *, as_json: bool = False) -> int:
     """A consistent copy, also while the daemon writes; made aside and renamed, and nothing is overwritten.
 
     :raises CallFailed: the target exists or cannot be written.
@@ -113,6 +178,9 @@ def backup(ledger: Path, target: Path) -> int:
         raise CallFailed(f"{target}: {(error.strerror or str(error)).lower()}") from error
     finally:
         aside.unlink(missing_ok=True)
+    if as_json:
+        print_json(BackedUp(str(ledger), str(target), target.stat().st_size))
+        return Exit.OK
     say(f"backed up {ledger} to {target} ({target.stat().st_size} bytes)")
     note(f"to use it elsewhere: copy it to a ledger's place, then marathonctl ledger adopt --copy (or --moved, if {ledger.name} is gone)")
     return Exit.OK

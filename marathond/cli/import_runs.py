@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import pwd
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from marathond.cli.output import Column, Screen, print_json, say, screen, table, wrapped
 from marathond.core.text import clean, plural
 from marathond.service.importing.choose import CHANGED
 from marathond.service.importing.run import Planned, Wanted, carry_out, plan
 from marathond.service.importing.runs import HARBOR_JOB
-from marathond.service.importing.seen import Listed
+from marathond.service.importing.seen import Difference, Listed
 from marathond.service.importing.tree import TOO_MANY, UNREADABLE
 from marathond.service.peers import user_name
 from marathond.service.protocol import CallFailed, Exit
@@ -77,35 +76,82 @@ def run(ledger: Path, wanted: Wanted, *, dry_run: bool, as_json: bool) -> int:
     return Exit.FAILED if any(each.code in ALARMS for each in planned.choice.listed) else Exit.OK
 
 
-def document(planned: Planned, *, dry_run: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class TrialShown:
+    """A trial that is taken over.
+
+    :param key: its name in the source.
+    :param counts: false: it becomes a void, for the reason that ``why`` tells.
+    """
+
+    key: str
+    task: str
+    arm: str
+    replicate: int
+    counts: bool
+    reward: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a source holds, and what of it is taken.
+
+    :param campaign: the name that it gets.
+    :param kind: runs: of the old scripts; harbor: jobs; csv: a table.
+    :param replicates: trials that count per task and arm.
+    :param unchanged: trials that an earlier import took.
+    :param trials: new ones.
+    :param differences: trials that the old rule (completed, none errored) would have judged otherwise.
+    :param listed: what is not taken, and why.
+    :param remarks: of what is taken and worth a look.
+    :param told: what the source says of itself.
+    :param conditions: that its trials were driven with.
+    """
+
+    campaign: str
+    kind: str
+    source: str
+    dry_run: bool
+    replicates: int
+    unchanged: int
+    trials: list[TrialShown]
+    differences: Sequence[Difference]
+    listed: Sequence[Listed]
+    remarks: Sequence[Listed]
+    told: Sequence[str]
+    conditions: Mapping[str, str]
+
+
+def document(planned: Planned, *, dry_run: bool) -> Shown:
     """Everything, for a program."""
     reading, choice = planned.reading, planned.choice
     trials = [
-        {
-            "key": trial.key,
-            "task": cell.task,
-            "arm": cell.arm,
-            "replicate": cell.replicate,
-            "counts": trial.withdrawal is None,
-            "reward": None if trial.score is None else trial.score.reward,
-            "why": "" if trial.withdrawal is None else trial.withdrawal.reason,
-        }
+        TrialShown(
+            key=trial.key,
+            task=cell.task,
+            arm=cell.arm,
+            replicate=cell.replicate,
+            counts=trial.withdrawal is None,
+            reward=None if trial.score is None else trial.score.reward,
+            why="" if trial.withdrawal is None else trial.withdrawal.reason,
+        )
         for cell, trial in choice.trials
     ]
-    return {
-        "campaign": planned.name,
-        "kind": reading.kind,
-        "source": reading.source,
-        "dry_run": dry_run,
-        "replicates": choice.replicates,
-        "unchanged": choice.unchanged,
-        "trials": trials,
-        "differences": [asdict(each) for each in reading.differences],
-        "listed": [asdict(each) for each in choice.listed],
-        "remarks": [asdict(each) for each in reading.remarks],
-        "told": list(reading.told),
-        "conditions": dict(reading.conditions),
-    }
+    return Shown(
+        campaign=planned.name,
+        kind=reading.kind,
+        source=reading.source,
+        dry_run=dry_run,
+        replicates=choice.replicates,
+        unchanged=choice.unchanged,
+        trials=trials,
+        differences=reading.differences,
+        listed=choice.listed,
+        remarks=reading.remarks,
+        told=reading.told,
+        conditions=dict(reading.conditions),
+    )
 
 
 def lines(planned: Planned, where: Screen, *, dry_run: bool) -> Iterator[str]:

@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
-from marathond.cli.output import note
-from marathond.core.model import LIVE_STATES, TrialState
+from marathond.cli.output import note, print_json_line
+from marathond.core.model import LIVE_STATES, TrialState, trial_label
 from marathond.service.picture import conversation
 from marathond.service.picture.reader import reading
 from marathond.service.picture.trial_log import LINE_MAX, log_file, log_of, open_log, tame
@@ -29,7 +30,21 @@ MESSAGE_MAX = 16 << 20
 """Bytes of one message of a conversation."""
 
 
-def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_it: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a trial's output, in its order.
+
+    :param trial: such as t0871.
+    :param source: agent: its output; conversation: what codex said and did, as marathonctl logs words it; verifier: its output.
+    :param text: without its line end, as it was written; what is no UTF-8 is U+FFFD; a line beyond 64 KiB comes in several.
+    """
+
+    trial: str
+    source: Literal["agent", "conversation", "verifier"]
+    text: str
+
+
+def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_it: bool, as_json: bool = False) -> None:
     """The whole command.  Following ends with the phase that writes the file."""
     path, talks = log_of(ledger, state_dir, trial_id, verifier=verifier)
     writing = LIVE_STATES if verifier else LIVE_STATES - {TrialState.VERIFYING}
@@ -39,7 +54,13 @@ def run(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool, follow_
             state = connection.execute("SELECT state FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()
         return state[0] in writing
 
-    if not (converse if talks else show)(path, goes_on if follow_it else None):
+    following = goes_on if follow_it else None
+    if as_json:
+        source: Literal["agent", "conversation", "verifier"] = "conversation" if talks else "verifier" if verifier else "agent"
+        something = print_lines(path, following, trial_label(trial_id), source)
+    else:
+        something = (converse if talks else show)(path, following)
+    if not something:
         note(f"(the {'verifier' if verifier else 'agent'} wrote nothing{'' if follow_it or not goes_on() else ' yet'})")
 
 
@@ -75,6 +96,17 @@ def show(path: Path, goes_on: Callable[[], bool] | None) -> bool:
             something = True
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
+    return something
+
+
+def print_lines(path: Path, goes_on: Callable[[], bool] | None, trial: str, source: Literal["agent", "conversation", "verifier"]) -> bool:
+    """Print the file or the conversation, an object a line.  Whether there was anything in it."""
+    something = False
+    with closing(open_log(path)) as file:
+        pieces, talks = follow(file, goes_on or (lambda: False)), source == "conversation"
+        for text in conversation.lines(_lines(pieces, parts=False)) if talks else _lines(pieces):
+            something = True
+            print_json_line(LogLine(trial, source, text))
     return something
 
 

@@ -1,7 +1,7 @@
 """What a person decides: requests to the daemon, and its answers in words.
 
-Owns the sentences.  Each answer names what was done, by whom it was done before, and how to take it back.  Must not touch the ledger:
-only the daemon writes it.
+Owns the sentences.  Each answer names what was done, by whom it was done before, and how to take it back; with --json it is printed as the
+daemon gave it (service/answers.py).  Must not touch the ledger: only the daemon writes it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.client import DaemonDown, call
-from marathond.cli.output import note, say
+from marathond.cli.client import CALL_TIMEOUT_S, DaemonDown, call
+from marathond.cli.output import note, print_json, say
 from marathond.core.model import block_label, cell_label, trial_label
 from marathond.core.parting import named
 from marathond.core.text import clean, clock, plural
+from marathond.service.answers import Stopping
 from marathond.service.protocol import CallFailed, Exit
 
 SUBMIT_TIMEOUT_S = 660.0
@@ -27,6 +29,39 @@ _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One verb: ``say`` puts its answer into words, ``code`` makes the exit code of it.  ``down``: what is true where no daemon runs; None:
+    then it cannot be answered."""
+
+    verb: str
+    say: Callable[[Answer, Mapping[str, Any]], None]
+    code: Callable[[Answer], int] = lambda _answer: Exit.OK
+    timeout_s: float = CALL_TIMEOUT_S
+    down: Callable[[], Answer] | None = None
+
+    def __call__(self, socket: Path, args: Mapping[str, Any], *, as_json: bool = False) -> int:
+        """Send, and say what came of it; the exit code.
+
+        :raises CallFailed: refused, not allowed, no daemon, or no answer in time.
+        """
+        try:
+            answer: Answer = call(socket, self.verb, dict(args), timeout_s=self.timeout_s)
+        except DaemonDown:
+            if self.down is None:
+                raise
+            answer = self.down()
+        return self.told(answer, args, as_json=as_json)
+
+    def told(self, answer: Answer, args: Mapping[str, Any], *, as_json: bool = False) -> int:
+        """Print an answer, in words or as it is; the exit code that belongs to it."""
+        if as_json:
+            print_json(answer)
+        else:
+            self.say(answer, args)
+        return self.code(answer)
 
 
 def now_ms() -> int:
@@ -62,16 +97,13 @@ def by(author: object, at_ms: int, reason: object) -> str:
     return f"by {clean(author)} at {shown}: {clean(reason)}"
 
 
-def void(socket: Path, args: Mapping[str, Any]) -> int:
-    """Send, and say what came of it."""
-    return say_void(call(socket, "void", dict(args)), args)
+def _void_code(answer: Answer) -> int:
+    return Exit.FAILED if "would_void" not in answer and answer["count"]["refused"] else Exit.OK
 
 
-def say_void(answer: Answer, args: Mapping[str, Any]) -> int:
-    """What came of a void; the exit code."""
+def _say_void(answer: Answer, args: Mapping[str, Any]) -> None:
     for line in void_words(answer, args):
         say(line)
-    return Exit.FAILED if "would_void" not in answer and answer["count"]["refused"] else Exit.OK
 
 
 def void_words(answer: Answer, args: Mapping[str, Any]) -> Iterator[str]:
@@ -163,12 +195,12 @@ def _names(rows: Sequence[Answer], total: int) -> str:
     return shown + (f" and {total - NAMED_MAX} more" if total > NAMED_MAX else "")
 
 
-def unvoid(socket: Path, args: Mapping[str, Any]) -> int:
-    return say_unvoid(call(socket, "unvoid", dict(args)))
+def _unvoid_code(answer: Answer) -> int:
+    """A trial that is not voided (any more) is what was asked for."""
+    return Exit.FAILED if any(row["trial"]["state"] == "voided" for row in answer["refused"]) else Exit.OK
 
 
-def say_unvoid(answer: Answer) -> int:
-    """What came of an unvoid; the exit code."""
+def _say_unvoid(answer: Answer, _args: Mapping[str, Any]) -> None:
     dry_run, count = answer["dry_run"], answer["count"]
     for row in answer["restored"]:
         trial = row["trial"]
@@ -181,13 +213,9 @@ def say_unvoid(answer: Answer) -> int:
         say("no trial there was ever run; nothing was changed")
     elif dry_run:
         say("nothing was changed")
-    # A trial that is not voided (any more) is what was asked for.
-    undone = [row for row in answer["refused"] if row["trial"]["state"] == "voided"]
-    return Exit.FAILED if undone else Exit.OK
 
 
-def review(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "review", dict(args))
+def _say_review(answer: Answer, args: Mapping[str, Any]) -> None:
     label, before = trial_label(answer["trial"]), answer["already"]
     if before is not None:
         say(f"{label} already {answer['decision']} {by(before['author'], before['decided_at_ms'], before['reason'])}")
@@ -198,71 +226,54 @@ def review(socket: Path, args: Mapping[str, Any]) -> int:
         say(f"{label} voided" + ("" if answer.get("known") is None else f" (score was known: reward {answer['known']:g})"))
         if answer.get("known") is not None:
             say(f"  counted as a post-score void; to withdraw its whole block: marathonctl void {label} --pair --reason …")
-    return Exit.OK
 
 
-def retry(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "retry", dict(args))
+def _say_retry(answer: Answer, _args: Mapping[str, Any]) -> None:
     outcome = {"unparked": "is open again", "open": "is open already", "claimed": "is being run already"}[answer["outcome"]]
     say(f"{cell_label(answer['cell_id'])} {outcome}")
-    return Exit.OK
 
 
-def unpark(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "unpark", dict(args))
+def _say_unpark(answer: Answer, _args: Mapping[str, Any]) -> None:
     say(f"{plural(answer['count'], 'park')} ended" if answer["count"] else "nothing was parked there")
-    return Exit.OK
 
 
-def pause(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "pause", dict(args))
+def _say_pause(answer: Answer, _args: Mapping[str, Any]) -> None:
     if (before := answer["already"]) is not None:
         say(f"already paused {by(before['author'], before['at_ms'], before['detail'])}")
     else:
         say("paused: nothing new starts, what runs goes on · undo: marathonctl resume")
-    return Exit.OK
 
 
-def resume(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "resume", dict(args))
+def _say_resume(answer: Answer, _args: Mapping[str, Any]) -> None:
     for stop in answer["ended"]:
         say(f"ended {stop['kind']} ({by(stop['author'], stop['at_ms'], stop['detail'])})")
     if not answer["ended"]:
         say("admission is open already")
-    return Exit.OK
 
 
-def drain(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "drain", dict(args))
+def _say_drain(answer: Answer, _args: Mapping[str, Any]) -> None:
     if (before := answer["already"]) is not None:
         say(f"already draining {by(before['author'], before['at_ms'], before['detail'])}")
     else:
         say("draining: nothing new starts, marathond ends with the last running trial · undo: marathonctl resume")
     if answer["live"]:
         say(f"waits for {_trials(answer)}")
-    return Exit.OK
 
 
-def stop(socket: Path, args: Mapping[str, Any]) -> int:
-    """A daemon that is not running is stopped: exit 0."""
-    try:
-        answer: Answer = call(socket, "stop", dict(args))
-    except DaemonDown:
+def _say_stop(answer: Answer, _args: Mapping[str, Any]) -> None:
+    if answer["mode"] == "down":
         say("marathond is not running; nothing to stop")
-        return Exit.OK
-    if answer["mode"] == "now":
+    elif answer["mode"] == "now":
         say(f"stopping pid {answer['pid']}: running trials are voided (stop_now) and torn down: {_trials(answer)}")
     else:
         say(f"stopping pid {answer['pid']}: running agents go on, the next start takes them over: {_trials(answer)}")
-    return Exit.OK
 
 
 def _trials(answer: Answer) -> str:
     return f"{plural(len(answer['live']), 'trial')} {named(answer['live'])}".rstrip()
 
 
-def submit(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "submit", dict(args), timeout_s=SUBMIT_TIMEOUT_S)
+def _say_submit(answer: Answer, _args: Mapping[str, Any]) -> None:
     parts = [
         f"{plural(answer[key], word)} {rest}"
         for key, word, rest in (
@@ -281,27 +292,34 @@ def submit(socket: Path, args: Mapping[str, Any]) -> int:
         note(f"counts from marathond's next start: {clean(', '.join(answer['needs_restart']))}")
     if answer["parked"]:
         note("why cells are parked: marathonctl sql \"select task, arm, park_code, park_detail from v_cell where state = 'parked'\"")
-    return Exit.OK
 
 
-def set_knob(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "set", dict(args))
+def _say_set(answer: Answer, _args: Mapping[str, Any]) -> None:
     if answer["changed"]:
         say(f"{answer['key']} = {clean(answer['new'])} (was {clean(answer['old'])})")
     else:
         say(f"{answer['key']} is {clean(answer['old'])} already")
-    return Exit.OK
 
 
-def ack(socket: Path, args: Mapping[str, Any]) -> int:
-    answer: Answer = call(socket, "ack", dict(args))
+def _say_ack(answer: Answer, _args: Mapping[str, Any]) -> None:
     for row in answer["already"]:
         who = by(row["acked_by"], row["acked_at_ms"], row["ack_reason"])
         say(f"finding {row['finding_id']} {row['code']} already acknowledged {who}")
     if answer["count"]:
         left = f"; {plural(answer['alarms'], 'alarm')} left" if answer["alarms"] else ""
         say(f"{answer['count']} of {plural(answer['open'], 'open finding')} acknowledged{left}")
-    return Exit.OK
 
 
-Mutation = Callable[[Path, Mapping[str, Any]], int]
+void = Mutation("void", _say_void, _void_code)
+unvoid = Mutation("unvoid", _say_unvoid, _unvoid_code)
+review = Mutation("review", _say_review)
+retry = Mutation("retry", _say_retry)
+unpark = Mutation("unpark", _say_unpark)
+pause = Mutation("pause", _say_pause)
+resume = Mutation("resume", _say_resume)
+drain = Mutation("drain", _say_drain)
+stop = Mutation("stop", _say_stop, down=lambda: asdict(Stopping("down", None, [])))
+"""A daemon that is not running is stopped: exit 0."""
+submit = Mutation("submit", _say_submit, timeout_s=SUBMIT_TIMEOUT_S)
+set_knob = Mutation("set", _say_set)
+ack = Mutation("ack", _say_ack)

@@ -6,13 +6,13 @@ Owns the layout.  The test needs neither daemon nor ledger and records nothing.
 from __future__ import annotations
 
 import getpass
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from marathond.cli.output import note, print_json, say
+from marathond.cli.output import flat, note, print_json, say
 from marathond.core.notices import Notice
 from marathond.core.text import clean, when
 from marathond.ledger.verbs.notices import NoticeRow, newest_notices
@@ -23,6 +23,44 @@ from marathond.service.protocol import Exit
 from marathond.service.settings import Settings
 
 SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """:param channel: a way to tell somebody, by name."""
+
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One message over one channel.
+
+    :param told_at_ms: null: not told (yet).
+    :param gave_up_at_ms: null: it was told, or is still tried.
+    :param answer: what the channel answered last.
+    """
+
+    channel: str
+    tries: int
+    told_at_ms: int | None
+    gave_up_at_ms: int | None
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeShown:
+    """Something that people were told.
+
+    :param message: as it went out.
+    """
+
+    notice_id: int
+    key: str
+    kind: str
+    message: dict[str, Any]
+    at_ms: int
+    sendings: list[Sending]
 
 
 def test(settings: Settings, now_ms: int, *, as_json: bool) -> int:
@@ -39,7 +77,7 @@ def test(settings: Settings, now_ms: int, *, as_json: bool) -> int:
 
     answers = anyio.run(tell)
     if as_json:
-        print_json([{"channel": name, **asdict(answer)} for name, answer in answers])
+        print_json([flat(Channel(name), answer) for name, answer in answers])
     else:
         for name, answer in answers:
             say(f"{name}: {'told' if answer.ok else 'FAILED'}: {clean(answer.words)}")
@@ -51,7 +89,7 @@ def show(ledger: Path, *, as_json: bool) -> int:
     with reading(ledger) as connection:
         rows = newest_notices(connection, SHOWN)
     if as_json:
-        print_json([_as_json(row) for row in rows])
+        print_json([_shown(row) for row in rows])
     elif not rows:
         say("nothing was told yet (marathonctl notify --test tries the channels)")
     else:
@@ -70,6 +108,5 @@ def _sending(channel: str, tries: int, told_at_ms: int | None, gave_up_at_ms: in
     return f"{clean(channel)} {state}, tried {tries}x{words}"
 
 
-def _as_json(row: NoticeRow) -> dict[str, Any]:
-    names = ("channel", "tries", "told_at_ms", "gave_up_at_ms", "answer")
-    return {**asdict(row), "sendings": [dict(zip(names, sending, strict=True)) for sending in row.sendings]}
+def _shown(row: NoticeRow) -> NoticeShown:
+    return NoticeShown(row.notice_id, row.key, row.kind, row.message, row.at_ms, [Sending(*sending) for sending in row.sendings])

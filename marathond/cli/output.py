@@ -8,16 +8,21 @@ has no time for rich.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from enum import Enum
 from itertools import zip_longest
-from typing import TextIO
+from pathlib import PurePath
+from typing import Any, TextIO
 
 FALLBACK_COLUMNS = 120
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
@@ -69,7 +74,69 @@ def note(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False, default=str))
+    """A document on several lines.  What its values look like: :func:`json_text`."""
+    print(json_text(value, indent=2))
+
+
+def print_json_line(value: object) -> None:
+    """One document of a stream: a line, seen at once by whoever reads along."""
+    print(json_text(value), flush=True)
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """JSON that every reader takes.  A dataclass is an object, a path a text, bytes are hexadecimal digits, a set is a sorted list; NaN and
+    infinities are null; half a surrogate pair (of a file's name that is no UTF-8) is U+FFFD.
+
+    :raises TypeError: a value of any other type.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=True, indent=indent, allow_nan=False, default=_jsonable)
+        if "\\ud" not in text:
+            return text
+    except ValueError:
+        pass  # a number that JSON does not know: looked for below, for it is rare
+    return json.dumps(_mended(value), ensure_ascii=True, indent=indent, allow_nan=False)
+
+
+def _jsonable(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALF.sub("\ufffd", value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_mended(key): _mended(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(each) for each in value]
+    return _mended(_jsonable(value))
+
+
+def flat(*parts: Any) -> dict[str, Any]:
+    """The fields of several dataclasses (or the keys of mappings) as one object, in this order; no name may stand in two of them."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        values = part if isinstance(part, Mapping) else asdict(part)
+        if twice := found.keys() & values.keys():
+            raise TypeError(f"{', '.join(sorted(twice))}: in two parts of one object")
+        found |= values
+    return found
 
 
 def flow(parts: Sequence[str], where: Screen, gap: str = "   ") -> list[str]:

@@ -7,8 +7,8 @@ an upper bound; a shorter forecast needs finished trials, and those are in ``sta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 
@@ -97,6 +97,17 @@ class CampaignPlan:
     benchmark: BenchmarkPlan | None = None
     digests: str = ""
     contrasts: tuple[tuple[str, str], ...] = ()
+    alone: AlonePlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlonePlan:
+    """Verifiers that run alone, and the hours that this may add: each waits for the others' verifiers (``everything``: and agents)."""
+
+    tasks: tuple[str, ...]
+    exclusive_from: str
+    cells: int
+    hours_at_most: float
 
 
 def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) -> CampaignPlan:
@@ -118,6 +129,8 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
     admission = settings.admission
     cells = tuple(order_cells(keys, order=admission.order, seed=admission.seed, arms=arms))
     by_name = {task.name: task for task in tasks}
+    apart = _alone_plan(settings, by_name, cells)
+    hours = hours_at_most([_longest_s(by_name[cell.task]) for cell in cells], admission.concurrency)
     return CampaignPlan(
         campaign=settings.campaign.name,
         arms=arms,
@@ -128,7 +141,7 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
         tasks=tasks,
         cells=cells,
         parked_cells=(len(whole) * len(arms) + len(alone)) * replicates,
-        hours_at_most=hours_at_most([_longest_s(by_name[cell.task]) for cell in cells], admission.concurrency),
+        hours_at_most=None if hours is None else hours + (apart.hours_at_most if apart else 0),
         networks_at_once=min(admission.concurrency, sum(by_name[cell.task].needs_network for cell in cells)),
         networks_cap=settings.network.cap,
         host=engine if isinstance(engine, str) else f"{engine.info.ncpu} processors, {engine.info.memory_bytes >> 20} MiB",
@@ -139,7 +152,28 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
         benchmark=benchmark_plan(settings, reading),
         digests=digest_words(settings, reading),
         contrasts=settings.comparison.contrasts,
+        alone=apart,
     )
+
+
+def _alone_plan(settings: Settings, tasks: Mapping[str, TaskPlan], cells: Sequence[CellKey]) -> AlonePlan | None:
+    """None: no cell's verifier runs alone."""
+    mine = [cell.task for cell in cells if cell.task in settings.verifier.exclusive]
+    if not mine:
+        return None
+    verifiers = {name: (task.verifier_limit.limit_s if task.verifier_limit else None) or 0.0 for name, task in tasks.items()}
+    agents = max((_declared(task) or 0.0 for task in tasks.values()), default=0.0)
+    waits = max(verifiers.values()) + (agents if settings.verifier.exclusive_from == "everything" else 0.0)
+    hours = sum(verifiers[name] + waits for name in mine) / 3600
+    return AlonePlan(tuple(sorted(set(mine))), settings.verifier.exclusive_from, len(mine), hours)
+
+
+def alone_words(alone: AlonePlan) -> str:
+    what = (
+        "agents, too, end before it: admission is closed until then" if alone.exclusive_from == "everything" else "agents go on beside it"
+    )
+    names = f"{', '.join(map(clean, alone.tasks[:USERS_SHOWN]))}{' …' if len(alone.tasks) > USERS_SHOWN else ''}"
+    return f"verifies alone: {names} ({plural(alone.cells, 'cell')}, at most {alone.hours_at_most:.1f} h of the time above); {what}"
 
 
 def _marks(settings: Settings, reading: Reading, name: str) -> tuple[str, ...]:
@@ -211,10 +245,6 @@ def ask_engine(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> Engine
         return f"{UNKNOWN}: {error}"
 
 
-def as_json(plan: CampaignPlan) -> dict[str, object]:
-    return asdict(plan)
-
-
 def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     """The screen of ``plan``."""
     say(
@@ -224,6 +254,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
     say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
     say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    if plan.alone:
+        say(where.fit(alone_words(plan.alone)))
     if words := contrast_words(plan.arms, plan.contrasts):
         say(where.fit(words))
     for line in benchmark_words(plan.benchmark) if plan.benchmark else ():

@@ -9,8 +9,7 @@ from __future__ import annotations
 import shlex
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from marathond.cli.output import Column, Screen, say, table
 from marathond.core.model import trial_label
@@ -35,6 +34,15 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class PoolReport:
+    """Networks: what is set up, what there is now, and who has it.
+
+    :param rows: each engine's pool as it was set up and last seen.
+    :param now: each engine's pool as far as it is known now.
+    :param leases: of trials, the leaked ones included.
+    :param foreign: networks of others.
+    :param seen_at_ms: when an engine's networks were last listed; null: never.
+    """
+
     rows: list[PoolRow]
     now: list[Pool]
     leases: list[LeaseRow]
@@ -64,10 +72,6 @@ def _command(network: NetworkSeen, engine_url: str | None) -> str:
     if not set(network.network_id) <= set("0123456789abcdefghijklmnopqrstuvwxyz"):
         return "(its id is not one of Docker's; look at it yourself)"
     return f"docker {host}network rm {network.network_id[:12]}"
-
-
-def as_json(report: PoolReport) -> dict[str, Any]:
-    return asdict(report)
 
 
 def blind(report: PoolReport) -> bool:

@@ -7,7 +7,7 @@ the ledger: the daemon finds the images by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -46,6 +46,14 @@ class Result:
     log: str
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param parked: tasks that park whatever their image is; none was made."""
+
+    images: list[Result]
+    parked: list[Unrunnable]
+
+
 def run(settings: Settings, environ: Mapping[str, str], *, only: str | None, jobs: int | None, as_json: bool) -> int:
     """Make the images and print the table; the exit code.
 
@@ -65,7 +73,7 @@ def run(settings: Settings, environ: Mapping[str, str], *, only: str | None, job
     results, parked = anyio.run(_make, settings, read, builds, at_once)
     failed = sum(result.outcome != READY for result in results)
     if as_json:
-        print_json({"images": [asdict(result) for result in results], "parked": [asdict(task) for task in parked]})
+        print_json(Shown(results, parked))
     else:
         show(results, screen())
         for task in parked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import groupby
 
 import anyio
@@ -29,6 +29,14 @@ _STYLES = {State.OK: "green", State.WARN: "yellow", State.RED: "bold red", State
 _SIGNALLED = 128
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param conclusion: red: do not start; unknown: not everything could be seen; ok."""
+
+    conclusion: State
+    rows: list[Row]
+
+
 def run(settings: Settings, environ: Mapping[str, str], *, send: bool, as_json: bool) -> int:
     """Look, print, conclude: 1 something is red, 4 something is unknown and nothing red, else 0.
 
@@ -38,7 +46,7 @@ def run(settings: Settings, environ: Mapping[str, str], *, send: bool, as_json: 
         note("looking; this takes up to some minutes where there are many images …")
     rows = anyio.run(_looked, settings, environ, send)
     if as_json:
-        print_json({"conclusion": conclusion(rows), "rows": [asdict(row) for row in rows]})
+        print_json(Shown(conclusion(rows), rows))
     else:
         show(rows)
     return exit_code(rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.cli.output import Column, Screen, note, print_json, say, table, wrapped
@@ -26,6 +26,15 @@ from marathond.service.regrade import Outcome, Regraded, grade_again
 WHAT = "marathonctl regrade"
 NAMED_MAX = 20
 """Trials named under one heading; the count before them is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param extractor: version of the extractor that read."""
+
+    extractor: int
+    dry_run: bool
+    trials: list[Regraded]
 
 
 def run(
@@ -52,7 +61,7 @@ def run(
             if rows:
                 writer.write(verbs.write_newer, rows, now_ms=time.time_ns() // 1_000_000)
     if as_json:
-        print_json({"extractor": EXTRACTOR, "dry_run": dry_run, "trials": [asdict(each) for each in results]})
+        print_json(Shown(EXTRACTOR, dry_run, results))
     else:
         _say(results, where, dry_run=dry_run)
     return Exit.FAILED if any(each.outcome is Outcome.REFUSED for each in results) else Exit.OK

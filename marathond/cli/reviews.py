@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from marathond.cli.output import Column, Screen, display_width, print_json, say, table, wrapped
+from marathond.cli.output import Column, Screen, display_width, flat, print_json, say, table, wrapped
 from marathond.core import ourside
 from marathond.core.classify import times
 from marathond.core.errors import ArtifactError
@@ -22,6 +22,8 @@ from marathond.core.ourside import Alike
 from marathond.core.text import clean, number, plural, span, text_of
 from marathond.ledger.verbs import evidence as ledger_evidence
 from marathond.ledger.verbs.as_read import row_as_read
+from marathond.ledger.verbs.context import VerificationRow
+from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.show import ReviewRow, TrialShown, show
 from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.picture.reader import check_trial
@@ -63,9 +65,16 @@ def doubts(c: sqlite3.Connection, campaign_id: int | None) -> list[Doubt]:
     return [Doubt(*row) for row in rows.fetchall()]
 
 
+@dataclass(frozen=True, slots=True)
+class Age:
+    """:param age_ms: since the review was opened."""
+
+    age_ms: int
+
+
 def show_doubts(rows: Sequence[Doubt], where: Screen, now_ms: int, *, as_json: bool) -> None:
     if as_json:
-        print_json([{**asdict(row), "age_ms": now_ms - row.opened_at_ms} for row in rows])
+        print_json([flat(row, Age(now_ms - row.opened_at_ms)) for row in rows])
         return
     if not rows:
         say("nothing to review")
@@ -167,27 +176,67 @@ def _output(trial: TrialShown, state_dir: Path) -> tuple[tuple[str, ...], str]:
     return tuple([line for line in lines if line][-TAIL_LINES:]), str(root / relative)
 
 
-def as_json(case: Case, now_ms: int) -> dict[str, Any]:
-    """Without the trial's whole story, which ``show --json`` has."""
+@dataclass(frozen=True, slots=True)
+class Mate:
+    """Another trial of the same block, that stands."""
+
+    trial: str
+    arm: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseShown:
+    """A review with its evidence, without the trial's whole story, which ``show --json`` has.
+
+    :param age_ms: since the review was opened.
+    :param read: the score as it was read; null: nobody could read one.
+    :param known_reward: what is known of its reward; null: nothing.
+    :param others_now: how other trials of the task stand by now.
+    :param disks_low: filesystems below their floor while the verifier ran.
+    :param output: the last lines of the verifier's output.
+    :param output_from: where they lie, or why they are not to be had.
+    """
+
+    trial: str
+    task: str
+    arm: str
+    replicate: int
+    state: str
+    review: ReviewRow
+    age_ms: int
+    read: ScoreRow | None
+    known_reward: float | None
+    verifications: Sequence[VerificationRow]
+    others_now: Alike
+    block: Sequence[Mate]
+    disks_low: Sequence[str]
+    findings: Sequence[FindingRow]
+    output: Sequence[str]
+    output_from: str
+
+
+def as_json(case: Case, now_ms: int) -> CaseShown:
+    """The case as it is printed for a program."""
     x = case.trial.context
-    return {
-        "trial": trial_label(x.trial_id),
-        "task": x.task,
-        "arm": x.arm,
-        "replicate": x.replicate,
-        "state": x.state,
-        "review": asdict(case.review),
-        "age_ms": now_ms - case.review.opened_at_ms,
-        "read": None if case.read is None else asdict(case.read),
-        "known_reward": case.known_reward,
-        "verifications": [asdict(run) for run in x.verifications],
-        "others_now": asdict(case.alike),
-        "block": [{"trial": trial_label(trial), "arm": arm, "state": state} for trial, arm, state in case.mates],
-        "disks_low": list(case.disks),
-        "findings": [asdict(row) for row in case.trial.findings],
-        "output": list(case.output),
-        "output_from": case.output_from,
-    }
+    return CaseShown(
+        trial=trial_label(x.trial_id),
+        task=x.task,
+        arm=x.arm,
+        replicate=x.replicate,
+        state=x.state,
+        review=case.review,
+        age_ms=now_ms - case.review.opened_at_ms,
+        read=case.read,
+        known_reward=case.known_reward,
+        verifications=x.verifications,
+        others_now=case.alike,
+        block=[Mate(trial_label(trial), arm, state) for trial, arm, state in case.mates],
+        disks_low=case.disks,
+        findings=case.trial.findings,
+        output=case.output,
+        output_from=case.output_from,
+    )
 
 
 def print_case(case: Case, where: Screen, now_ms: int) -> None:

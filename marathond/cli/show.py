@@ -8,17 +8,18 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from marathond.cli import show_import, show_loopx, show_model, show_scores
-from marathond.cli.output import Column, Screen, say, screen, table
+from marathond.cli.output import Column, Screen, flat, say, screen, table
 from marathond.core.detached import WRAPPER
 from marathond.core.model import Origin, block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.show import TrialShown, show
+from marathond.ledger.verbs.turns import TurnRow
 from marathond.service.protocol import CallFailed
 
 ARTIFACTS_SHOWN = 40
@@ -39,9 +40,16 @@ def find(connection: sqlite3.Connection, trial_id: int) -> TrialShown:
     return show(connection, trial_id, now_mono_ms=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000)
 
 
+@dataclass(frozen=True, slots=True)
+class Now:
+    """:param loopx_now: LoopX's todos as they are now, of a live trial with LoopX; else null."""
+
+    loopx_now: show_loopx.LiveTodos | None
+
+
 def as_json(trial: TrialShown, state_dir: Path) -> dict[str, Any]:
-    """``loopx_now``: of a live trial with LoopX."""
-    return {**asdict(trial), "loopx_now": show_loopx.as_json(trial, state_dir)}
+    """The trial's fields and :class:`Now`'s."""
+    return flat(trial, Now(show_loopx.live_todos(trial, state_dir)))
 
 
 def print_trial(trial: TrialShown, state_dir: Path, now_ms: int) -> None:
@@ -111,6 +119,17 @@ def _agent(trial: TrialShown) -> Iterator[str]:
         outcome = "running" if run.ended_at_ms is None else f"{clean(run.outcome)}, exit code {text_of(run.exit_code)}"
         took = f" after {span(run.ended_at_ms - run.started_at_ms)}" if run.ended_at_ms is not None else ""
         yield f"  verifier round {run.round}: {outcome}{took}; deadline {run.limit_ms / 1000:g} s: {clean(run.limit_origin)}"
+    for turn in trial.turns:
+        yield f"  verifier round {turn.round}: {_turn_words(turn, trial.context.state == 'verifying')}"
+
+
+def _turn_words(turn: TurnRow, verifying: bool) -> str:
+    """How long it waited, and what ran beside it."""
+    if turn.granted_at_ms is None or turn.waited_ms is None:
+        return f"waits for the verifier slot since {when(turn.asked_at_ms)}" if verifying and turn.ended_at_ms is None else "had no turn"
+    beside = plural(turn.agents_beside or 0, "agent")
+    alone = {"verifiers": f"alone among verifiers, {beside} running when it began", "everything": "alone, no agent running"}
+    return f"waited {span(turn.waited_ms)} for its turn; {alone.get(turn.alone, 'beside others')}"
 
 
 def _exit_words(agent: AgentRow) -> str:

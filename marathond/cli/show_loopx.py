@@ -7,7 +7,7 @@ Owns the layout of that part, and the look into a live trial's goal state: bound
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class LiveTodos:
 
 
 def live_todos(trial: TrialShown, state_dir: Path) -> LiveTodos | None:
-    """None: no trial with LoopX, or it is at rest and its receipt tells."""
+    """None: no trial with LoopX, or it is at rest, and what became of its todos stands in its receipt."""
     prepared = next((entry.detail for entry in reversed(trial.log) if entry.kind == "prepared"), {})
     loopx = prepared.get("loopx")
     if trial.receipt is not None or not isinstance(loopx, Mapping) or trial.context.state not in LIVE_STATES:
@@ -52,12 +52,6 @@ def live_todos(trial: TrialShown, state_dir: Path) -> LiveTodos | None:
         return LiveTodos(why="the goal's state file is not there")
     found = left.todos(data.decode("utf-8", "replace"))
     return LiveTodos(tuple(found.rows), found.left_out)
-
-
-def as_json(trial: TrialShown, state_dir: Path) -> dict[str, Any] | None:
-    """Of a live trial; what became of the todos of one at rest stands in its receipt."""
-    live = live_todos(trial, state_dir)
-    return None if live is None else asdict(live)
 
 
 def section(trial: TrialShown, state_dir: Path, where: Screen) -> Iterator[str]:

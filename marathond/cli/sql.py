@@ -72,6 +72,12 @@ def _failure(error: sqlite3.Error, timeout_s: float) -> CallFailed:
     return CallFailed(f"sql: {clean(error)}", Exit.USAGE if name in ("", "SQLITE_ERROR") else Exit.FAILED)
 
 
+Value = str | int | float | None
+"""Bytes are shown as hexadecimal digits; NaN and infinities as null."""
+Row = dict[str, Value]
+"""Column to value; of two columns of one name the later one."""
+
+
 def print_rows(names: Sequence[str], rows: Iterator[Sequence[object]], style: str, where: Screen) -> None:
     """``style``: ``table``, ``json`` (a list of objects, texts as they are) or ``csv`` (RFC 4180 with bare line feeds, header first; texts
     that steer neither a terminal nor a spreadsheet)."""
@@ -81,7 +87,7 @@ def print_rows(names: Sequence[str], rows: Iterator[Sequence[object]], style: st
         for row in rows:
             writer.writerow(["" if value is None else csv_text(value) if isinstance(value, str) else _plain(value) for value in row])
     elif style == "json":
-        print_json([dict(zip(names, map(_json_value, row), strict=True)) for row in rows])
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         first = list(islice(rows, TABLE_ROWS_MAX + 1))
         shown = [["" if value is None else clean(_plain(value)) for value in row] for row in first[:TABLE_ROWS_MAX]]
@@ -97,10 +103,3 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
     return round(value, 6) if isinstance(value, float) else value
-
-
-def _json_value(value: object) -> object:
-    """JSON knows neither bytes nor infinities."""
-    if isinstance(value, bytes):
-        return value.hex()
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value

@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.output import note, print_json, say
+from marathond.cli.output import flat, note, print_json, say
 from marathond.core.errors import StageError
 from marathond.core.text import clean, plural
 from marathond.service.protocol import Exit
@@ -37,6 +37,15 @@ _WORDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """:param state: staged, was staged already, verified.
+    :param tree_integrity: of the staged tree, in the form of package managers."""
+
+    state: str
+    tree_integrity: str
+
+
 def run(state_dir: Path, asked: Sequence[store.Asked], *, verify_only: bool, as_json: bool) -> int:
     """Stage or verify each of them, and show what there is.
 
@@ -49,7 +58,7 @@ def run(state_dir: Path, asked: Sequence[store.Asked], *, verify_only: bool, as_
         if not as_json:
             _print(*done[-1])
     if as_json:
-        print_json([{**asdict(tree), "state": state, "tree_integrity": tree_integrity(tree.tree_sha256)} for tree, state in done])
+        print_json([flat(tree, State(state, tree_integrity(tree.tree_sha256))) for tree, state in done])
     return Exit.OK
 
 

@@ -13,12 +13,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from marathond.cli.locate import locate, with_ledger
-from marathond.cli.output import Column, Screen, flow, print_json, say, screen, table
+from marathond.cli.output import Column, Screen, flat, flow, print_json, print_json_line, say, screen, table
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import trial_label
 from marathond.core.paths import DaemonPaths
@@ -118,7 +118,7 @@ def _once(options: Options, paths: DaemonPaths) -> int:
         now_ms, gateway = time.time_ns() // 1_000_000, paths.state_dir / "gateway"
         status = gather(connection, options.campaign, paths.control_socket, now_ms, gateway)
     if options.as_json:
-        print_json(as_json(status))
+        (print_json_line if options.watch else print_json)(as_json(status))
         return status.exit_code
     where = screen()
     lines = render(status, where)
@@ -142,10 +142,17 @@ def exit_code_of_refusal(error: LedgerRefused) -> int:
     return Exit.BUSY if error.code == "busy" else Exit.BLIND
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """:param exit: the command's exit status, which follows from the health."""
+
+    health: Literal["healthy", "degraded", "down", "unknown"]
+    exit: int
+
+
 def as_json(status: Status) -> dict[str, Any]:
     """Every fact; null where it is unknown."""
-    found = asdict(status)
-    return {"health": status.health, "exit": int(status.exit_code), **found}
+    return flat(Verdict(status.health, int(status.exit_code)), status)
 
 
 def render(status: Status, where: Screen) -> list[str]:

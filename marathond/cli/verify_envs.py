@@ -6,7 +6,7 @@ Owns the table and the exit code.  What is passed are the daemon's own gates, on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from marathond.cli.output import Column, Screen, print_json, say, screen, table
 from marathond.cli.rehearse import ran
@@ -49,6 +49,14 @@ class Accepted:
         return tuple(cell for cell in self.cells if cell.outcome != "ok")
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """:param requests: that went past the gates' own script: none may."""
+
+    cells: tuple[Cell, ...]
+    requests: int
+
+
 def run(settings: Settings, *, tasks: Sequence[str], arms: Sequence[str], keep: bool, as_json: bool) -> int:
     """Run it and print the table; the exit code: 1 when a cell is not ok or a token was asked for.
 
@@ -68,7 +76,7 @@ def run(settings: Settings, *, tasks: Sequence[str], arms: Sequence[str], keep: 
         overrides["campaign.arms"] = list(arms)
     found = ran(settings, "verify-envs", overrides, read, provider=NOBODY, gates_only=True, keep=keep)
     if as_json:
-        print_json({"cells": [asdict(cell) for cell in found.cells], "requests": found.asked})
+        print_json(Shown(found.cells, found.asked))
     else:
         show(found, screen())
     return Exit.FAILED if found.bad or found.asked or not found.cells else Exit.OK

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from marathond.cli.output import note
+from marathond.cli.output import note, print_json
 from marathond.core.model import LIVE_STATES, trial_label
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs.runs import last_run
@@ -28,6 +28,22 @@ class Outcome:
 
     code: int | None
     text: str
+    states: Mapping[str, int] = field(default_factory=dict)
+    """Of cells, or of the one trial, with how many are in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What came of the waiting.
+
+    :param exit: 0: all is scored; 1: something is parked, voided or in review.
+    :param text: in words.
+    :param states: cells of the campaign by state, or 1 for the state of the trial.
+    """
+
+    exit: int
+    text: str
+    states: Mapping[str, int]
 
 
 def campaign_outcome(c: sqlite3.Connection, name: str | None) -> Outcome:
@@ -40,10 +56,10 @@ def campaign_outcome(c: sqlite3.Connection, name: str | None) -> Outcome:
     text = f"{clean(found[1])}: " + ", ".join(f"{count[state]} {state}" for state in sorted(count))
     if c.execute("SELECT origin FROM campaign WHERE campaign_id = ?", (found[0],)).fetchone()[0] == "import":
         whole = count.keys() <= {"done"}
-        return Outcome(Exit.OK if whole else Exit.FAILED, f"{text}; imported, so nothing runs in it")
+        return Outcome(Exit.OK if whole else Exit.FAILED, f"{text}; imported, so nothing runs in it", count)
     if count.get("open") or count.get("claimed") or not count:
         return Outcome(None, text)
-    return Outcome(Exit.FAILED if count.get("parked") or count.get("review") else Exit.OK, text)
+    return Outcome(Exit.FAILED if count.get("parked") or count.get("review") else Exit.OK, text, count)
 
 
 def trial_outcome(c: sqlite3.Connection, trial_id: int) -> Outcome:
@@ -54,10 +70,17 @@ def trial_outcome(c: sqlite3.Connection, trial_id: int) -> Outcome:
     text = f"{trial_label(trial_id)} {row[0]}"
     if row[0] in LIVE_STATES:
         return Outcome(None, text)
-    return Outcome(Exit.OK if row[0] == "scored" else Exit.FAILED, text)
+    return Outcome(Exit.OK if row[0] == "scored" else Exit.FAILED, text, {str(row[0]): 1})
 
 
-def wait(ledger: Path, control_socket: Path, look: Callable[[sqlite3.Connection], Outcome], timeout_s: float | None) -> int:
+def wait(
+    ledger: Path,
+    control_socket: Path,
+    look: Callable[[sqlite3.Connection], Outcome],
+    timeout_s: float | None,
+    *,
+    as_json: bool = False,
+) -> int:
     """Look until there is an outcome.
 
     :raises CallFailed: exit 3, the daemon is not running and so nothing will change; exit 75, the time is up.
@@ -69,7 +92,10 @@ def wait(ledger: Path, control_socket: Path, look: Callable[[sqlite3.Connection]
             outcome = look(connection)
             life = daemon_life(last_run(connection), control_socket, time.time_ns() // 1_000_000)
         if outcome.code is not None:
-            note(outcome.text)
+            if as_json:
+                print_json(Waited(int(outcome.code), outcome.text, outcome.states))
+            else:
+                note(outcome.text)
             return outcome.code
         if life.alive is False:
             raise CallFailed(f"{outcome.text}; marathond is not running ({life.why})", Exit.DOWN)

@@ -18,11 +18,12 @@ from marathond.service.picture.reader import campaign_id, reading
 VERBS = ("void", "unvoid", "retry")
 
 
-def without_daemon(ledger: Path, verb: str, given: Mapping[str, Any]) -> int | None:
+def without_daemon(ledger: Path, mutation: mutate.Mutation, given: Mapping[str, Any], *, as_json: bool = False) -> int | None:
     """The exit code; None: it is not of imported trials alone, and needs the daemon.
 
     :raises MarathonError: refused, in one line.
     """
+    verb = mutation.verb
     if verb not in VERBS or not ledger.exists():  # without a ledger there is nothing imported, and the daemon's absence is the news
         return None
     try:
@@ -36,7 +37,7 @@ def without_daemon(ledger: Path, verb: str, given: Mapping[str, Any]) -> int | N
     said = answer(ledger, verb, dict(given))
     if verb == "retry":  # the verb refuses every imported cell
         raise AssertionError(f"retry of an imported trial was answered: {said}")
-    return mutate.say_void(said, given) if verb == "void" else mutate.say_unvoid(said)
+    return mutation.told(said, given, as_json=as_json)
 
 
 def _imported_only(c: sqlite3.Connection, given: Mapping[str, Any]) -> bool:

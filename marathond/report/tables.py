@@ -11,9 +11,10 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from marathond.core.compare.result import Comparison
 from marathond.core.results import CellResult, Results
 from marathond.core.text import csv_text, iso_utc, printable
 from marathond.report.blocks import TEXT_MAX
@@ -28,6 +29,8 @@ NUMBERS = (
     *("input_tokens", "cached_tokens", "output_tokens", "tokens", "cost_usd"),
 )
 """Fields of a cell that would allow arms to be ranked."""
+SUMS = ("spent_usd", "voids_usd")
+"""Fields of a campaign that would."""
 
 COLUMNS: Mapping[str, str] = {
     "campaign": "name of the campaign",
@@ -94,25 +97,40 @@ def _field(value: Any) -> str:
     return csv_text(printable(str(value), TEXT_MAX))
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A report for a program.  Numbers that are not known are null.
+
+    :param format: of this object; a higher one means something else by the same names.
+    :param withheld: why arms are not ranked, and their numbers are null: the stop-loss findings that are open; null: nothing is withheld.
+    :param printed_anyway: what stands open, and was passed over on demand; null: nothing.
+    :param campaigns: one, or with --against two.
+    :param comparison: null: withheld.
+    """
+
+    format: int
+    withheld: str | None
+    printed_anyway: str | None
+    campaigns: tuple[Results, ...]
+    comparison: Comparison | None
+
+
 def to_json(report: Report) -> str:
-    """``format, withheld, printed_anyway, campaigns, comparison``; numbers that are not known are null."""
+    """:class:`Whole` as JSON; floats that are no numbers are null, and what is withheld."""
     found = report.refusal
-    value = {
-        "format": FORMAT,
-        "withheld": found.words() if found is not None and found.withheld else None,
-        "printed_anyway": found.words() if found is not None and found.anyway else None,
-        "campaigns": [_campaign(one, withheld=report.withheld) for one in report.results],
-        "comparison": None if report.comparison is None else asdict(report.comparison),
-    }
-    return json.dumps(_plain(value), ensure_ascii=True, indent=1, allow_nan=False) + "\n"
-
-
-def _campaign(one: Results, *, withheld: bool) -> dict[str, Any]:
-    told = asdict(one)
-    told["cells"] = [_cell(cell, withheld=withheld) for cell in one.cells]
-    if withheld:
-        told |= {"spent_usd": None, "voids_usd": None}
-    return told
+    whole = Whole(
+        FORMAT,
+        found.words() if found is not None and found.withheld else None,
+        found.words() if found is not None and found.anyway else None,
+        tuple(report.results),
+        report.comparison,
+    )
+    told = asdict(whole)
+    if report.withheld:
+        for campaign in told["campaigns"]:
+            campaign |= dict.fromkeys(SUMS)
+            campaign["cells"] = [cell | dict.fromkeys(NUMBERS) for cell in campaign["cells"]]
+    return json.dumps(_plain(told), ensure_ascii=True, indent=1, allow_nan=False) + "\n"
 
 
 def _cell(cell: CellResult, *, withheld: bool) -> dict[str, Any]:

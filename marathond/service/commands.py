@@ -19,11 +19,29 @@ from marathond.core.errors import ConfigError
 from marathond.core.model import LIVE_STATES
 from marathond.ledger.verbs import runs
 from marathond.ledger.verbs import settings as setting_verbs
+from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.verbs.operator import Touched
 from marathond.ports.clock import Clock
 from marathond.ports.ledger import Ledger
 from marathond.service import decisions
+from marathond.service.answers import (
+    AckAnswer,
+    Closed,
+    DecidedBefore,
+    Drained,
+    KnobTurned,
+    Reopened,
+    Restored,
+    ReviewDecided,
+    Stopping,
+    Unparked,
+    UnvoidAnswer,
+    UnvoidCount,
+    VoidAnswer,
+    VoidCount,
+    VoidPreview,
+)
 from marathond.service.args import REASON_MAX, Args
 from marathond.service.decisions import Choice
 from marathond.service.knobs import KnobValue, find_knob, parse_setting
@@ -137,24 +155,26 @@ class Commands:
             met = await self._ledger.read(decisions.preview, choice, code=code)
             rows = [row for row in met if row.state != "voided"]
             late = sum(row.reward is not None for row in rows)
-            already = [asdict(row) for row in met if row.state == "voided"]
-            return {"would_void": [asdict(row) for row in rows[:ROWS_MAX]], "count": len(rows), "late": late, "already": already[:ROWS_MAX]}
+            already = [row for row in met if row.state == "voided"]
+            return asdict(VoidPreview(rows[:ROWS_MAX], len(rows), late, already[:ROWS_MAX]))
         done = await self._ledger.write(decisions.void, choice, code=code, reason=reason, author=author, now_ms=self._now())
         self._tear_down(done.result.voided)
         if done.result.voided:
             self._control.wake()
         result = done.result
-        return {
-            "batch": result.batch,
-            "reopened": done.reopened,
-            "left": done.left,
-            "imported": done.imported,
-            "parked": done.parked,
-            "count": {"voided": len(result.voided), "already": len(result.already), "refused": len(result.refused)},
-            "voided": _rows(result.voided),
-            "already": _rows(result.already),
-            "refused": _rows(result.refused),
-        }
+        return asdict(
+            VoidAnswer(
+                batch=result.batch,
+                reopened=done.reopened,
+                left=done.left,
+                imported=done.imported,
+                parked=done.parked,
+                count=VoidCount(len(result.voided), len(result.already), len(result.refused)),
+                voided=result.voided[:ROWS_MAX],
+                already=result.already[:ROWS_MAX],
+                refused=result.refused[:ROWS_MAX],
+            )
+        )
 
     def _tear_down(self, voided: Sequence[Touched]) -> None:
         for trial in voided:
@@ -177,12 +197,9 @@ class Commands:
         else:
             result = await self._ledger.write(unvoid)
             self._control.wake()
-        return {
-            "dry_run": dry_run,
-            "count": {"restored": len(result.restored), "refused": len(result.refused)},
-            "restored": [{"trial": asdict(trial), "state": state} for trial, state in result.restored[:ROWS_MAX]],
-            "refused": _rows(result.refused),
-        }
+        count = UnvoidCount(len(result.restored), len(result.refused))
+        restored = [Restored(trial, state) for trial, state in result.restored[:ROWS_MAX]]
+        return asdict(UnvoidAnswer(dry_run, count, restored, result.refused[:ROWS_MAX]))
 
     async def _review(self, author: str, args: Args) -> JsonObject:
         trial_id, accept, reward = args.integer("trial"), args.flag("accept"), args.number("reward", 0, 1)
@@ -203,7 +220,9 @@ class Commands:
             now_ms=self._now(),
         )
         self._control.wake()
-        return {"trial": trial_id, "decision": "accepted" if accept else "voided", **done}
+        before = None if done["already"] is None else DecidedBefore(**done["already"])
+        decision: Literal["accepted", "voided"] = "accepted" if accept else "voided"
+        return asdict(ReviewDecided(trial_id, decision, before, done["reward"], done.get("known")))
 
     async def _retry(self, author: str, args: Args) -> JsonObject:
         args.exactly_one("trial", "cell")
@@ -232,39 +251,39 @@ class Commands:
             now_ms=self._now(),
         )
         self._control.wake()
-        return {"count": count}
+        return asdict(Unparked(count))
 
     async def _pause(self, author: str, args: Args) -> JsonObject:
-        return await self._close("pause", author, args.reason())
+        return asdict(Closed(await self._close("pause", author, args.reason())))
 
-    async def _close(self, kind: str, author: str, reason: str) -> JsonObject:
+    async def _close(self, kind: str, author: str, reason: str) -> StopRow | None:
         before = await self._ledger.write(decisions.close_admission, kind, reason=reason, author=author, now_ms=self._now())
         self._control.wake()
-        return {"already": None if before is None else asdict(before)}
+        return before
 
     async def _resume(self, author: str, args: Args) -> JsonObject:
         reason = args.text("reason", REASON_MAX) or ""
         ended = await self._ledger.write(decisions.reopen_admission, author=author, now_ms=self._now())
         log.info("admission_reopened", author=author, reason=reason, kinds=[stop.kind for stop in ended])
         self._control.wake()
-        return {"ended": [asdict(stop) for stop in ended]}
+        return asdict(Reopened(ended))
 
     async def _drain(self, author: str, args: Args) -> JsonObject:
         reason = args.reason()
-        answer = await self._close("drain", author, reason)
+        before = await self._close("drain", author, reason)
         self._control.request_stop("drain", author, reason)
-        return answer | await self._live()
+        return asdict(Drained(before, await self._live()))
 
     async def _stop(self, author: str, args: Args) -> JsonObject:
-        mode: StopMode = "now" if args.flag("now") else "term"
+        mode: Literal["term", "now"] = "now" if args.flag("now") else "term"
         reason = args.reason()
         live = await self._live()
         self._control.request_stop(mode, author, reason)
-        return {"mode": mode, "pid": os.getpid()} | live
+        return asdict(Stopping(mode, os.getpid(), live))
 
-    async def _live(self) -> JsonObject:
+    async def _live(self) -> list[int]:
         """Trials that are not at rest, for whoever asks what goes on."""
-        return {"live": [trial for trial, _ in (await self._ledger.read(runs.left)).live]}
+        return [trial for trial, _ in (await self._ledger.read(runs.left)).live]
 
     async def _submit(self, author: str, _args: Args) -> JsonObject:
         result = await self._control.submit(author)
@@ -276,22 +295,17 @@ class Commands:
         new = None if text == BACK_TO_CONFIG else parse_setting(key, text)
         old = self._control.effective(key)
         if new is not None and new == old:
-            return {"key": key, "old": old, "new": old, "changed": False}
+            return asdict(KnobTurned(key, old, old, changed=False))
         if new is None and key not in await self._ledger.read(setting_verbs.overrides):
-            return {"key": key, "old": old, "new": old, "changed": False}
+            return asdict(KnobTurned(key, old, old, changed=False))
         await self._ledger.write(setting_verbs.set_value, key, old=old, new=new, author=author, reason=reason, now_ms=self._now())
         self._control.apply_settings()
         self._control.wake()
-        return {"key": key, "old": old, "new": self._control.effective(key) if new is None else new, "changed": True}
+        return asdict(KnobTurned(key, old, self._control.effective(key) if new is None else new, changed=True))
 
     async def _ack(self, author: str, args: Args) -> JsonObject:
         args.exactly_one("finding", "code")
         number, code = args.integer("finding"), args.text("code")
         which: int | str = number if number is not None else code or ""
         done = await self._ledger.write(decisions.ack, which, reason=args.reason(), author=author, now_ms=self._now())
-        return {"count": done.count, "already": _rows(done.already), "open": done.open, "alarms": done.alarms}
-
-
-def _rows(rows: Sequence[Any]) -> list[JsonObject]:
-    """The first rows as JSON; the count beside them is complete."""
-    return [asdict(row) for row in rows[:ROWS_MAX]]
+        return asdict(AckAnswer(done.count, done.already[:ROWS_MAX], done.open, done.alarms))

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
 from marathond.core import paths
 from marathond.core.model import AfterAgent, AgentKind, Drive, LoopXProfile
@@ -73,17 +86,31 @@ def _pids(value: int) -> int:
     return value
 
 
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A check of a value, and what of it a JSON Schema can say, so that an editor refuses what the daemon would."""
+
+    check: Callable[[Any], Any]
+    facts: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), **self.facts}
+
+
 Int = Annotated[int, Strict()]
 Num = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Flag = Annotated[bool, Strict()]
 Text = Annotated[str, Strict(), AfterValidator(_no_nul)]
 Word = Annotated[str, Strict(), StringConstraints(min_length=1), AfterValidator(_no_nul)]
-Slug = Annotated[str, Strict(), AfterValidator(_slug)]
+Slug = Annotated[str, Strict(), Checked(_slug, {"pattern": f"^{SLUG}$", "maxLength": 60})]
 HostPath = Annotated[Path, BeforeValidator(_path)]
-InContainer = Annotated[str, Strict(), AfterValidator(_container_path)]
+InContainer = Annotated[str, Strict(), Checked(_container_path, {"pattern": "^/"})]
 Undeclared = Literal["public", "no-network"]
 """Harbor's words for the network of a task that declares none."""
-EnvMap = dict[Annotated[str, AfterValidator(_env_name)], Text]
+EnvMap = dict[Annotated[str, Checked(_env_name, {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})], Text]
 
 
 class Section(BaseModel):
@@ -100,7 +127,10 @@ def _knob(key: str) -> Any:
             raise _wrong(problem)
         return value
 
-    return AfterValidator(check)
+    knob = KNOBS[key]
+    facts = {"enum": list(knob.choices) or None, "exclusiveMinimum" if knob.low_open else "minimum": knob.low, "maximum": knob.high}
+    told = {name: fact for name, fact in facts.items() if fact is not None}
+    return Checked(check, {"description": knob.effect, **told})
 
 
 class Daemon(Section):
@@ -218,7 +248,9 @@ class Limits(Section):
     verifier_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's verifier limit")
     build_timeout_multiplier: Num = Field(default=1.0, gt=0, le=1000, description="times the task's limit of an image build")
     after_agent: AfterAgent = Field(default=AfterAgent.KEEP_DETACHED, description="what happens to processes an agent detached on purpose")
-    pids: Annotated[Int, AfterValidator(_pids)] = Field(default=16384, description="processes and threads of one container; 0: no limit")
+    pids: Annotated[Int, Checked(_pids, {"minimum": 0, "maximum": PIDS_AT_MOST})] = Field(
+        default=16384, description="processes and threads of one container; 0: no limit"
+    )
     gate_timeout_s: Num = Field(default=60.0, gt=0, le=86400, description="deadline of one gate before the agent's start")
     artifact_max_mb: Int = Field(default=2048, ge=1, le=2**20, description="most that is collected from one trial")
     artifact_max_files: Int = Field(default=20000, ge=1, le=10**7, description="most files that are collected from one trial")
@@ -227,9 +259,9 @@ class Limits(Section):
 class MountSection(Section):
     """``[[arms.NAME.mounts]]``: a folder or file of the host inside the container."""
 
-    source: HostPath
-    target: InContainer
-    read_only: Flag = True
+    source: HostPath = Field(description="path on the host")
+    target: InContainer = Field(description="path in the container")
+    read_only: Flag = Field(default=True, description="whether the container may not write there")
 
     @model_validator(mode="after")
     def _covers_nothing_of_ours(self) -> MountSection:
@@ -254,21 +286,25 @@ CODEX_KEYS = ("drive", *DRIVE_KEYS, *LOOPX_KEYS)
 class ArmSection(Section):
     """``[arms.NAME]``: one way of driving the agent.  Everything here is part of the treatment."""
 
-    kind: AgentKind
-    argv: tuple[Text, ...] = ()
-    env: EnvMap = Field(default_factory=dict)
-    user: Word | None = None
-    cwd: InContainer | None = None
-    mounts: tuple[MountSection, ...] = ()
-    install_check: tuple[Text, ...] = ()
-    after_agent: AfterAgent | None = None
+    kind: AgentKind = Field(description="command: a program; codex: driven by drive; oracle: the task's own solution; nop: nothing")
+    argv: tuple[Text, ...] = Field(default=(), description="of a command arm: program and arguments")
+    env: EnvMap = Field(default_factory=dict, description="variables of the agent")
+    user: Word | None = Field(default=None, description="of the agent in the container; default: the task's, else the image's")
+    cwd: InContainer | None = Field(default=None, description="folder in which the agent starts; default: the image's")
+    mounts: tuple[MountSection, ...] = Field(default=(), description="folders and files of the host in the container")
+    install_check: tuple[Text, ...] = Field(default=(), description="program and arguments that must succeed before the agent starts")
+    after_agent: AfterAgent | None = Field(default=None, description="instead of limits.after_agent")
     drive: Drive | None = Field(default=None, description="of a codex arm: turn (one turn, goals off), goal (a native goal), wake")
-    objective: Annotated[str, Strict(), StringConstraints(min_length=1, max_length=4000)] | None = None
-    token_budget: Annotated[Int, Field(ge=1)] | None = None
-    operator: Flag | None = None
-    unblocks_at_most: Annotated[Int, Field(ge=0, le=1000)] | None = None
-    turns_at_most: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
-    idle_turns_at_most: Annotated[Int, Field(ge=1, le=1000)] | None = None
+    objective: Annotated[str, Strict(), StringConstraints(min_length=1, max_length=4000)] | None = Field(
+        default=None, description="of the goal; default: Finish the task."
+    )
+    token_budget: Annotated[Int, Field(ge=1)] | None = Field(default=None, description="tokens that the goal may use; default: no bound")
+    operator: Flag | None = Field(default=None, description="whether a blocked goal is resumed; default: with loopx")
+    unblocks_at_most: Annotated[Int, Field(ge=0, le=1000)] | None = Field(default=None, description="so many times; default: 8")
+    turns_at_most: Annotated[Int, Field(ge=1, le=1_000_000)] | None = Field(default=None, description="turns of a trial; default: 500")
+    idle_turns_at_most: Annotated[Int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="turns in a row without a tool call; default: 3"
+    )
     loopx: LoopXProfile | None = Field(default=None, description="LoopX's runtime profile, for an arm that gets LoopX")
     wake_interval_s: Annotated[Num, Field(gt=0, le=86400)] | None = Field(default=None, description="instead of LoopX's own pause")
 
@@ -313,12 +349,12 @@ class ArmSection(Section):
 class Campaign(Section):
     """``[campaign]``: which cells there are.  May grow while it runs (``marathonctl submit``)."""
 
-    name: Slug
-    tasks: tuple[Word, ...] = Field(min_length=1)
-    include: tuple[Word, ...] = ()
-    exclude: tuple[Word, ...] = ()
-    arms: tuple[Slug, ...] | None = Field(default=None, min_length=1)
-    replicates: Int = Field(default=1, ge=1, le=1000)
+    name: Slug = Field(description="of the campaign; artifacts lie in <out_dir>/<name>/")
+    tasks: tuple[Word, ...] = Field(min_length=1, description="task folders, folders of such, or patterns")
+    include: tuple[Word, ...] = Field(default=(), description="names or patterns of tasks: only these; default: all")
+    exclude: tuple[Word, ...] = Field(default=(), description="names or patterns of tasks that are left out")
+    arms: tuple[Slug, ...] | None = Field(default=None, min_length=1, description="of [arms], in this order; default: all, as defined")
+    replicates: Int = Field(default=1, ge=1, le=1000, description="repetitions of each task under each arm")
     benchmark: Word | None = Field(default=None, description="a profile that ships with the package, or the path of one's own")
     digests: HostPath | None = Field(default=None, description="table of the tasks' expected digests")
 

@@ -58,7 +58,7 @@ class RouteSection(Section):
 class GatewaySection(Section):
     """``[gateway]``: the process between the trials and their model provider."""
 
-    routes: dict[Slug, RouteSection] = Field(default_factory=dict, max_length=16)
+    routes: dict[Slug, RouteSection] = Field(default_factory=dict, max_length=16, description="ways to model providers, by name")
     route: Slug | None = Field(default=None, description="route of the agents; default: the only one, or `main`")
     verifier_route: Slug | None = Field(default=None, description="route of verifiers that ask a judge model")
     verifier_env: dict[str, Text] = Field(default_factory=dict, description="variables for them, with {base_url} and {key}")
@@ -93,16 +93,16 @@ class GatewaySection(Section):
 class PriceSection(Section):
     """``[money.prices."MODEL"]``: US dollars per million tokens of each kind."""
 
-    input: Annotated[Num, Field(ge=0, le=1e6)]
+    input: Annotated[Num, Field(ge=0, le=1e6)] = Field(description="dollars per million input tokens")
     cached_input: Annotated[Num, Field(ge=0, le=1e6)] | None = Field(default=None, description="default: as input")
     cache_write: Annotated[Num, Field(ge=0, le=1e6)] | None = Field(default=None, description="default: as input")
-    output: Annotated[Num, Field(ge=0, le=1e6)]
+    output: Annotated[Num, Field(ge=0, le=1e6)] = Field(description="dollars per million output tokens")
 
 
 class MoneySection(Section):
     """``[money]``: what tokens cost and how much may be spent."""
 
-    prices: dict[Word, PriceSection] = Field(default_factory=dict)
+    prices: dict[Word, PriceSection] = Field(default_factory=dict, description="by model")
     trial_cap_usd: Dollars | None = Field(default=None, description="a trial that has spent this ends as a budget end")
     campaign_cap_usd: Dollars | None = Field(default=None, description="no block of cells is begun that might exceed this")
     expected_trial_usd: Dollars | None = Field(default=None, description="forecast of a trial until some of its arm have ended")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from marathond.cli import audit as view
-from marathond.cli.output import Screen, display_width
+from marathond.cli.output import Screen, display_width, json_text
 from marathond.core.audit import rules
 from marathond.core.audit.facts import Facts
 from marathond.core.audit.rule import Look, Rule
@@ -63,7 +63,7 @@ def test_a06_a_stop_loss_is_exit_1_with_its_words_and_what_to_do(scratch: Scratc
     shown = text(said)
     assert "STOP-LOSS infra_disparity heartbeat\n  infrastructure first: 6 of 6 trials of heartbeat" in shown
     assert "do: Repair what the codes name" in shown
-    data = json.loads(json.dumps(view.as_json(said)))
+    data = json.loads(json_text(view.as_json(said)))
     (rule,) = [each for each in data["rules"] if each["code"] == "infra_disparity"]
     assert (data["exit"], rule["verdict"], rule["looked_at"], rule["of"]) == (1, "found", 30, 30)
     assert data["looked_at"]["campaign"] == "scratch"
