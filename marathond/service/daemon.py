@@ -200,15 +200,11 @@ class Daemon:
 
     async def run(self, serve_control: ServeControl) -> None:
         """From the submission to the end that :meth:`request_stop` asks for, at any moment of it."""
-        bind_contextvars(campaign=self.settings.campaign.name)
         self._leaving, self._threads = new_life(), to_thread.current_default_thread_limiter()
         if self.stop is not None and self.stop.mode == "term":
             self._leave()
         async with anyio.create_task_group() as group:
-            group.start_soon(self.lag.measure, name="loop lag")
-            group.start_soon(self.lag.tell, self.ledger, self.clock, name="loop lag, told")
-            if (listen := self._began.page.listen) is not None and not self._gates_only:
-                group.start_soon(page_life.keep, self._page_place(), listen, self.ledger, self.clock, name="page")
+            self._show_itself(group)
             group.start_soon(self._work, serve_control, group, name="life")
             try:
                 while not await self._wind_down():
@@ -217,6 +213,14 @@ class Daemon:
                 # Also when a broken part ends it: what is shielded has no longer than at an orderly end.
                 self._leave()
                 group.cancel_scope.cancel()
+
+    def _show_itself(self, group: TaskGroup) -> None:
+        """What tells of this process, by its configuration; nothing of the campaign depends on it."""
+        bind_contextvars(campaign=self.settings.campaign.name)
+        group.start_soon(self.lag.measure, name="loop lag")
+        group.start_soon(self.lag.tell, self.ledger, self.clock, name="loop lag, told")
+        if (listen := self._began.page.listen) is not None and not self._gates_only:
+            group.start_soon(page_life.keep, self._page_place(), listen, self.ledger, self.clock, name="page")
 
     def _page_place(self) -> Place:
         daemon = self._began.daemon

@@ -66,6 +66,9 @@ class SimDaemon(Daemon):
         group.start_soon(self._begin, group, name="begin")
         await trio.sleep_forever()
 
+    def _show_itself(self, _: TaskGroup) -> None:
+        """There is no process to be shown; its loop is never late in virtual time."""
+
     def _keep_ledger(self) -> None:
         """There is no file whose lock could be lost."""
 
