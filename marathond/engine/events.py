@@ -89,6 +89,11 @@ class EventHub:
         self._watchers.setdefault(key, set()).add(flag)
         return flag
 
+    @property
+    def watched(self) -> int:
+        """How many keys somebody waits for."""
+        return len(self._watchers)
+
     def unwatch(self, key: str, flag: asyncio.Event) -> None:
         """Forget a flag of :meth:`watch`."""
         flags = self._watchers.get(key, set())

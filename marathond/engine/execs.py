@@ -31,7 +31,11 @@ LOOK_SHARE = 0.25
 """Later pauses are this share of the time waited so far, so that a late look costs at most a quarter more."""
 
 LOOK_MAX_HINTED_S, LOOK_MAX_BLIND_S = 5.0, 2.0
-"""Longest pause with and without a live event stream."""
+"""Longest pause with and without a live event stream, as long as few are waited for."""
+
+LOOKS_HINTED_PER_S, LOOKS_BLIND_PER_S = 20, 50
+"""With and without a live event stream, at most about so many looks in all: each costs a thousandth of a core.  Their ends come as
+events; a look finds what an event did not tell, and 400 execs are looked at every 20 s."""
 
 OWN_ERRORS_S = 60.0
 """How long an engine that answers nothing but its own errors (5xx) is asked for an exec's end."""
@@ -41,11 +45,11 @@ _BAD_REQUEST = 400
 _log = structlog.get_logger(__name__)
 
 
-def look_pause_s(looks: int, waited_s: float, *, hinted: bool) -> float:
-    """How long to wait before the next look at an exec, in seconds."""
+def look_pause_s(looks: int, waited_s: float, *, hinted: bool, waiting: int = 1) -> float:
+    """How long to wait before the next look at an exec, in seconds; ``waiting``: how many are waited for."""
     if looks < len(FIRST_LOOKS_S):
         return FIRST_LOOKS_S[looks]
-    longest = LOOK_MAX_HINTED_S if hinted else LOOK_MAX_BLIND_S
+    longest = max(LOOK_MAX_HINTED_S, waiting / LOOKS_HINTED_PER_S) if hinted else max(LOOK_MAX_BLIND_S, waiting / LOOKS_BLIND_PER_S)
     return min(longest, max(FIRST_LOOKS_S[-1], waited_s * LOOK_SHARE))
 
 
@@ -121,7 +125,8 @@ class Execs:
                     if not failed_itself(exc) or now - refused_at > OWN_ERRORS_S:
                         raise
                     _log.warning("exec not seen", exec=exec_id, error=str(exc))
-                with anyio.move_on_after(look_pause_s(looks, anyio.current_time() - began, hinted=self._hub.connected)):
+                waited_s, hub = anyio.current_time() - began, self._hub
+                with anyio.move_on_after(look_pause_s(looks, waited_s, hinted=hub.connected, waiting=hub.watched)):
                     await flag.wait()
                 looks += 1
         finally:

@@ -30,6 +30,8 @@ from marathond.ledger.verbs.usage import JOURNAL, JournalRow
 
 LOOK_S = 1.0
 """How often the journal and the gateway's files are looked at."""
+LISTENERS_SHARE, LISTENERS_MS = 100, 10_000
+"""Listeners' acks are read again after so many times what reading them took, and within so long."""
 BATCH = 500
 """Records of one transaction: some ten milliseconds for the one writer."""
 COMPARE_MS = 5_000
@@ -74,6 +76,8 @@ class Intake:
         self._began_ms, self._away = world.clock.mono_ms(), True
         self._told: dict[tuple[str, str], str] = {}
         self._contracts = Contracts(world)
+        self._shut: dict[str, tuple[str, str]] = {}
+        self._listeners_due_ms = 0
         self._loaded = False
         self._spent: dict[str, int] = {}
         """Route to the newest request by which the provider said that its account is spent, or its key refused."""
@@ -172,6 +176,15 @@ class Intake:
 
     # ── the gateway itself ──
 
+    async def _shut_listeners(self) -> dict[str, tuple[str, str]]:
+        """Reads a file for each listener; of hundreds therefore not at every look."""
+        began_ms = self.world.clock.mono_ms()
+        if began_ms >= self._listeners_due_ms:
+            self._shut = await ways.shut_listeners(self.world)
+            ended_ms = self.world.clock.mono_ms()
+            self._listeners_due_ms = ended_ms + min(LISTENERS_MS, LISTENERS_SHARE * (ended_ms - began_ms))
+        return self._shut
+
     async def _of_gateway(self) -> list[Found]:
         seen = await ways.sign_of_life(self.world)
         if self._away != bool(seen.away):
@@ -193,7 +206,7 @@ class Intake:
             )
         if seen.not_opened:
             found.append(Found("gateway_listeners", "error", "gateway", f"{seen.not_opened} listeners beyond its bound are not opened"))
-        for name, (code, detail) in (await ways.shut_listeners(self.world)).items():
+        for name, (code, detail) in (await self._shut_listeners()).items():
             if code != "container_gone":  # a container that ends takes its network along; its trial's coroutine sees that by itself
                 code = code if code == "port_taken" else f"gateway_{code}"
                 found.append(Found(code, "error", name, f"the trial has no way to its model: {detail}"))

@@ -33,6 +33,8 @@ TIMER_GRACE_S = 30
 SETTLE_S, SETTLE_POLL_S = 5.0, 0.2
 BUDGET_LOOK_S = 5.0
 """How often a trial's spending is compared with its cap."""
+REPEAT_S = 60.0
+"""How often the gateway is told a deadline that has not changed: its file may have been damaged."""
 
 
 def deadline_mono_ms(row: AgentRow, credit_ms: int) -> int | None:
@@ -168,23 +170,27 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
         await anyio.sleep(math.inf if deadline is None else max(0, deadline - world.clock.mono_ms()) / 1000)
         return EndedBy.DEADLINE
     cap, known, noted = world.fixed.trial_cap_nusd, False, row.credit_ms
+    told: tuple[int | None, int] | None = None
     while True:
         credit = await credit_ms(world, trial_id)
         if credit != noted:
             noted = credit
             await world.ledger.write(trials.credited, trial_id, credit_ms=credit)
         deadline = deadline_mono_ms(row, credit)
-        try:
-            await ways.set_deadline(world, trial_id, deadline, wait=False)
-        except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
-            log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
+        if told is None or told[0] != deadline or world.clock.mono_ms() - told[1] >= REPEAT_S * 1000:
+            try:
+                await ways.set_deadline(world, trial_id, deadline, wait=False)
+                told = deadline, world.clock.mono_ms()
+            except GateFailed as error:  # a gateway that is away must not end an agent that works; the next look tries again
+                log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
         left_s = math.inf if deadline is None else (deadline - world.clock.mono_ms()) / 1000
         if left_s <= 0 and known:
             return EndedBy.DEADLINE
         if cap is not None and await world.ledger.read(usage.cost_nusd, trial_id) >= cap:
             return EndedBy.MONEY
         await anyio.sleep(max(0, min(left_s, BUDGET_LOOK_S)))
-        await _know(world)
+        if left_s <= BUDGET_LOOK_S:  # before that the intake's own looks are often enough
+            await _know(world)
         known = left_s <= 0
 
 

@@ -80,32 +80,36 @@ def measure(image: str) -> float:
 
     DOCKER_HOST tells the engine.  One round: it is long, and only a factor of several is read from it.
     """
+    with tempfile.TemporaryDirectory(prefix="marathond-bench-") as scratch:
+        return run(write_task(Path(scratch), image), Path(scratch), "nop", TRIALS, AT_ONCE)
+
+
+def run(task: Path, folder: Path, agent: str, trials: int, at_once: int) -> float:
+    """Seconds of ``harbor run`` with ``trials`` of ``task``, which lies below ``folder``; as :func:`measure`."""
     env = harbor_env("full")
     plugins = compose_plugins()
     variables = env.environment() | ({"DOCKER_CONFIG": str(plugins)} if plugins else {})
-    with tempfile.TemporaryDirectory(prefix="marathond-bench-") as scratch:
-        folder = Path(scratch)
-        task, jobs = write_task(folder, image), folder / "jobs"
-        argv = ["harbor", "run", "-p", str(task), "-a", "nop", "-k", str(TRIALS), "-n", str(AT_ONCE), "-o", str(jobs)]
-        argv += ["--job-name", "bench", "--yes", "--quiet"]
-        engine = os.environ["DOCKER_HOST"]
-        sockets = [Path(engine.removeprefix("unix://"))] if engine.startswith("unix://") else []
-        tools = [Path(p) for p in ("/usr/bin/docker", "/usr/local/bin/docker", "/usr/libexec/docker") if Path(p).exists()]
-        start = time.perf_counter()
-        done = subprocess.run(
-            env.command(argv, [folder, *sockets, *tools], folder),
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-        seconds = time.perf_counter() - start
-        rewards = [_reward(path) for path in sorted((jobs / "bench").glob("*/result.json"))]
-        if done.returncode != 0 or rewards != [1.0] * TRIALS:
-            raise RuntimeError(f"harbor run: exit {done.returncode}, rewards {rewards}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-        return seconds
+    jobs = folder / "jobs"
+    argv = ["harbor", "run", "-p", str(task), "-a", agent, "-k", str(trials), "-n", str(at_once), "-o", str(jobs)]
+    argv += ["--job-name", "bench", "--yes", "--quiet"]
+    engine = os.environ["DOCKER_HOST"]
+    sockets = [Path(engine.removeprefix("unix://"))] if engine.startswith("unix://") else []
+    tools = [Path(p) for p in ("/usr/bin/docker", "/usr/local/bin/docker", "/usr/libexec/docker") if Path(p).exists()]
+    start = time.perf_counter()
+    done = subprocess.run(
+        env.command(argv, [folder, *sockets, *tools], folder),
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    rewards = [_reward(path) for path in sorted((jobs / "bench").glob("*/result.json"))]
+    if done.returncode != 0 or rewards != [1.0] * trials:
+        raise RuntimeError(f"harbor run: exit {done.returncode}, rewards {rewards}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return seconds
 
 
 def _reward(result: Path) -> float | None:

@@ -32,6 +32,8 @@ class Relay:
         self.failed = 0
         self.breaks_at: list[bytes] = []
         """The first request that holds the first of these breaks its connection unheard, then the next one's turn comes."""
+        self.carried = 0
+        """Bytes that came in, from both sides."""
         self._streams: list[tuple[bytes, asyncio.StreamWriter]] = []
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -102,6 +104,7 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outward: bool, client: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            self.carried += len(data)
             if outward:
                 self._streams = [each for each in self._streams if each[1] is not client] + [(data[:1000], client)]
                 if any(words in data for words in self.fails_at):

@@ -21,7 +21,7 @@ from marathond.engine import decode
 from marathond.engine.client import LINE_MAX, json_lines
 from marathond.engine.docker import container_body, network_body
 from marathond.engine.errors import answer_error, connection_error
-from marathond.engine.execs import LOOK_MAX_BLIND_S, LOOK_MAX_HINTED_S, look_pause_s
+from marathond.engine.execs import LOOK_MAX_BLIND_S, LOOK_MAX_HINTED_S, LOOKS_BLIND_PER_S, LOOKS_HINTED_PER_S, look_pause_s
 from marathond.engine.images import line_text, split_ref, stream_error
 from marathond.engine.processes import Stat, parse_stat, parse_top, read_stat
 from marathond.engine.trees import Ignore
@@ -79,11 +79,18 @@ def test_a_broken_connection_is_unknown_for_a_change_and_askable_again_for_a_loo
 
 
 @settings(deadline=None)  # a deadline would measure the machine
-@given(st.integers(0, 10_000), st.floats(0, 1e6), st.booleans())
-def test_looks_come_early_then_stay_proportional_and_bounded(looks: int, waited_s: float, hinted: bool) -> None:
-    pause = look_pause_s(looks, waited_s, hinted=hinted)
+@given(st.integers(0, 10_000), st.floats(0, 1e6), st.booleans(), st.integers(1, 100))
+def test_looks_come_early_then_stay_proportional_and_bounded(looks: int, waited_s: float, hinted: bool, waiting: int) -> None:
+    pause = look_pause_s(looks, waited_s, hinted=hinted, waiting=waiting)
     assert 0.01 <= pause <= (LOOK_MAX_HINTED_S if hinted else LOOK_MAX_BLIND_S)
     assert looks < 3 or pause <= max(0.04, waited_s / 4)
+
+
+@pytest.mark.parametrize(("hinted", "per_s"), [(True, LOOKS_HINTED_PER_S), (False, LOOKS_BLIND_PER_S)])
+def test_hundreds_of_execs_share_a_bounded_number_of_looks(hinted: bool, per_s: int) -> None:
+    hour_s = 3600.0
+    assert 400 / look_pause_s(1000, hour_s, hinted=hinted, waiting=400) == pytest.approx(per_s)
+    assert look_pause_s(1000, hour_s, hinted=hinted, waiting=12) == (LOOK_MAX_HINTED_S if hinted else LOOK_MAX_BLIND_S)
 
 
 def test_a_process_name_cannot_shift_the_fields() -> None:
