@@ -128,13 +128,30 @@ def test_foreign_words_are_text_and_never_markup_or_escapes(rig: Rig) -> None:
         findings.raise_finding(c, code="host_unknown", severity="error", subject="[x", detail=detail, campaign_id=None, now_ms=now_ms())
 
     async def look(pilot: Pilot[int], app: Top) -> None:
-        await pilot.press("2")
+        await pilot.press("4")
         (row,) = cells(app.query_one("#findings-table", DataTable))
         assert row[3] == "[x" and row[6] == "[bold red]redevil second[/bold] [link=file:///etc]x"
         assert "[bold red]" in shown(app.query_one("#head"))
         await pilot.press("q")
 
     assert driven(rig, look).return_value == 1
+
+
+def test_the_grid_has_a_letter_for_every_cell_and_events_are_those_of_tail(rig: Rig) -> None:
+    told = rig.ask("tail", "-n", "200").splitlines()
+
+    async def look(pilot: Pilot[int], app: Top) -> None:
+        await pilot.press("2")
+        found = {row[0]: row[1:] for row in cells(app.query_one("#grid-table", DataTable))}
+        assert found == {"zstd": ["S  1.00", "?"], "rust": ["R", "·"]}
+        assert "? in review" in shown(app.query_one("#legend"))
+        await pilot.press("3")
+        lines = shown(app.query_one("#events-text")).splitlines()
+        assert lines == told
+        assert any("t0003" in line and "agent_started" in line for line in lines)
+        await pilot.press("q")
+
+    driven(rig, look, (200, 50))
 
 
 def test_a_trial_is_opened_and_its_log_followed(rig: Rig) -> None:

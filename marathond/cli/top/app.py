@@ -14,6 +14,7 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Footer, Header, Static, TabbedContent, TabPane
 
@@ -21,12 +22,13 @@ from marathond.cli import status as layout
 from marathond.cli.client import call
 from marathond.cli.mutate import void_words
 from marathond.cli.output import Column, Screen
-from marathond.cli.top.look import Place, finding_words, status_of
+from marathond.cli.top.look import Looked, Place, finding_words, look, square_words
 from marathond.cli.top.trial import TrialScreen
 from marathond.cli.top.void import VoidDialog
 from marathond.core.errors import MarathonError
 from marathond.core.model import trial_label
 from marathond.core.text import clean, clock
+from marathond.service.picture.board import MARKS
 from marathond.service.picture.status import Status
 from marathond.service.picture.words import waiting_words
 from marathond.service.protocol import Exit
@@ -41,12 +43,12 @@ class Top(App[int]):
     TITLE = "marathond"
     CSS = """
     #head { height: auto; max-height: 14; padding: 0 1; }
-    #waiting { height: auto; padding: 0 1; color: $text-muted; }
+    #waiting, #legend { height: auto; padding: 0 1; color: $text-muted; }
     #arms { height: auto; max-height: 12; margin-bottom: 1; }
     TabbedContent { height: 1fr; }
     DataTable { height: 1fr; min-height: 4; }
     TabPane { padding: 0 1; }
-    #facts-text { height: auto; }
+    #facts-text, #events-text { height: auto; }
     VoidDialog { align: center middle; }
     #dialog { width: 80; max-width: 95%; height: auto; padding: 1 2; border: round $warning; background: $surface; }
     #dialog Label { width: 100%; }
@@ -59,7 +61,9 @@ class Top(App[int]):
         Binding("v", "void", "void"),
         Binding("enter", "open", "open", show=True),
         Binding("1", "tab('live')", "live"),
-        Binding("2", "tab('findings')", "findings"),
+        Binding("2", "tab('grid')", "grid"),
+        Binding("3", "tab('events')", "events"),
+        Binding("4", "tab('findings')", "findings"),
         Binding("r", "look", "look now"),
     ]
 
@@ -77,6 +81,11 @@ class Top(App[int]):
                 yield DataTable(id="arms", cursor_type="none", zebra_stripes=True)
                 yield DataTable(id="trials", cursor_type="row")
                 yield Static("", id="waiting", markup=False)
+            with TabPane("grid", id="grid"):
+                yield DataTable(id="grid-table", cursor_type="cell", fixed_columns=1)
+                yield Static("", id="legend", markup=False)
+            with TabPane("events", id="events"), VerticalScroll(id="events-table"):
+                yield Static("", id="events-text", markup=False)
             with TabPane("findings", id="findings"):
                 yield DataTable(id="findings-table", cursor_type="row")
         yield Footer()
@@ -93,16 +102,16 @@ class Top(App[int]):
         if not self._looking.acquire(blocking=False):
             return  # the look before is not over: a large ledger on a slow disk is looked at less often
         try:
-            self.call_from_thread(self._show, status_of(self._place))
+            self.call_from_thread(self._show, look(self._place))
         finally:
             self._looking.release()
 
-    def _show(self, status: Status | str) -> None:
-        if isinstance(status, str):
+    def _show(self, looked: Looked | str) -> None:
+        if isinstance(looked, str):
             self.sub_title = "cannot see"
-            self.query_one("#head", Static).update(Text(f"cannot see: {status}", style="yellow"))
+            self.query_one("#head", Static).update(Text(f"cannot see: {looked}", style="yellow"))
             return
-        self.seen = status
+        status = self.seen = looked.board.status
         self.sub_title = f"{clean(status.campaign or 'no campaign yet', 60)}: {status.health}"
         lines = layout.head(status, Screen(max(self.size.width - 2, 60)))
         self.query_one("#head", Static).update(Text("\n").join([Text(lines[0], style=_SHADES[status.health]), *map(Text, lines[1:])]))
@@ -111,6 +120,14 @@ class Top(App[int]):
         columns, rows, _ = layout.live_table(status)
         _fill(self.query_one("#trials", DataTable), columns, rows, [trial_label(trial.trial_id) for trial in status.live])
         self.query_one("#waiting", Static).update(Text("\n".join(waiting_words(status))))
+        grid = looked.board.grid
+        squares = [[clean(task, 60), *map(square_words, row)] for task, row in grid.rows]
+        _fill(self.query_one("#grid-table", DataTable), [Column("task"), *(Column(clean(arm, 30)) for arm in grid.arms)], squares)
+        left = f"   {grid.left_out} more tasks: marathonctl sql" if grid.left_out else ""
+        self.query_one("#legend", Static).update(Text("  ".join(f"{mark.letter} {mark.word}" for mark in MARKS) + left))
+        self.query_one("#events-text", Static).update(Text("\n".join(looked.events)))
+        if (scroll := self.query_one("#events-table", VerticalScroll)).max_scroll_y - scroll.scroll_y <= 1:
+            scroll.scroll_end(animate=False)  # whoever has scrolled up stays there
         heads = [Column("no", right=True), *map(Column, ("severity", "code", "about", "since", "times", "what"))]
         table = [
             [
@@ -125,7 +142,7 @@ class Top(App[int]):
 
     def action_tab(self, name: str) -> None:
         self.query_one(TabbedContent).active = name
-        self.query_one({"live": "#trials", "findings": "#findings-table"}[name]).focus()
+        self.query_one("#trials" if name == "live" else f"#{name}-table").focus()
 
     def action_leave(self) -> None:
         self.exit(int(Exit.BLIND if self.seen is None else self.seen.exit_code))

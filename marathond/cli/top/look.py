@@ -9,17 +9,20 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli import logs, show
+from marathond.cli import show
+from marathond.cli.happened import of_filters, words
 from marathond.cli.output import Screen
 from marathond.core.errors import MarathonError
 from marathond.core.model import LIVE_STATES
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import clean
 from marathond.ledger.verbs.findings import FindingRow
-from marathond.service.picture import conversation
+from marathond.ledger.verbs.happened import newest
+from marathond.service.picture import conversation, trial_log
+from marathond.service.picture.board import Board, Square, gather_board
 from marathond.service.picture.reader import reading
-from marathond.service.picture.status import Status, gather
 
+EVENTS_SHOWN = 200
 TAIL_BYTES = 64 << 10
 """Of a log's end, at its first reading."""
 PIECE_BYTES = 1 << 20
@@ -38,11 +41,22 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def status_of(place: Place) -> Status | str:
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Of one instant.  ``events``: the newest last, as ``tail`` prints them."""
+
+    board: Board
+    events: list[str]
+
+
+def look(place: Place) -> Looked | str:
     """A sentence when the ledger cannot be read just now: the screen stays, and says so."""
     try:
         with reading(place.paths.ledger) as c:
-            return gather(c, place.campaign, place.paths.control_socket, now_ms(), place.paths.state_dir / "gateway")
+            board = gather_board(c, place.campaign, place.paths.control_socket, now_ms(), place.paths.state_dir / "gateway")
+            campaign = board.status.campaign
+            happened = [] if campaign is None else newest(c, of_filters(c, campaign, None, None, None), EVENTS_SHOWN)
+            return Looked(board, [words(one) for one in happened])
     except MarathonError as error:
         return clean(error)
 
@@ -55,6 +69,15 @@ def trial_lines(place: Place, trial_id: int, width: int) -> tuple[list[str], boo
         return list(show.lines(found, place.paths.state_dir, Screen(width), now_ms())), found.context.state in LIVE_STATES
     except MarathonError as error:
         return [clean(error)], False
+
+
+def square_words(square: Square) -> str:
+    """``S S R·  0.67``: a letter per replicate, or counts, and the mean reward of what is scored."""
+    if square.marks:
+        shown = "".join(mark.letter for mark, _ in square.marks)
+    else:
+        shown = " ".join(f"{count}{mark.letter}" for mark, count in square.counts)
+    return shown if square.reward is None else f"{shown}  {square.reward:.2f}"
 
 
 def finding_words(row: FindingRow) -> str:
@@ -75,14 +98,14 @@ class Log:
     def more(self) -> list[str]:
         """Lines that came since; a sentence in parentheses where there is nothing to read."""
         try:
-            path, talks = logs.log_of(self._place.paths.ledger, self._place.paths.state_dir, self._trial_id, verifier=self._verifier)
+            path, talks = trial_log.log_of(self._place.paths.ledger, self._place.paths.state_dir, self._trial_id, verifier=self._verifier)
             return self._read(path, talks)
         except MarathonError as error:
             return [] if self._at else [f"({clean(error)})"]
 
     def _read(self, path: Path, talks: bool) -> list[str]:
         said: list[str] = []
-        with logs.open_log(path) as file:
+        with trial_log.open_log(path) as file:
             size = file.seek(0, 2)
             if self._path is not None and size < self._at:
                 said.append("(the file was cut short; from its beginning)")
@@ -100,8 +123,8 @@ class Log:
             self._at = size
         whole, _, rest = piece.rpartition(b"\n")
         # A line without an end is shown once it is long: a progress bar would else be silence.
-        if len(rest) > logs.LINE_MAX:
+        if len(rest) > trial_log.LINE_MAX:
             whole, rest = piece, b""
         self._rest = rest
         texts = (line.decode("utf-8", "replace") for line in whole.split(b"\n")) if whole else iter(())
-        return [*said, *(logs.tame(line) for line in (conversation.lines(texts, self._heard) if talks else texts))]
+        return [*said, *(trial_log.tame(line) for line in (conversation.lines(texts, self._heard) if talks else texts))]
