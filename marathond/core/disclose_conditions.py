@@ -97,6 +97,21 @@ def containers(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
         yield Disclosure("build_args", names(arms), text, "No task names them.")
 
 
+def verifiers(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
+    if not on.exclusive:
+        return
+    text = (
+        f"The verifier of {count(len(on.exclusive), 'task')} runs alone, for it times code: {listed(on.exclusive)}. No other verifier runs "
+        "beside it, no image is built and no trial is prepared or begun here; its time begins when it begins, not while it waits."
+    )
+    if on.exclusive_from == "everything":
+        text += " No agent runs beside it either."
+    else:
+        text += " Agents that run already go on: others' may have run beside it, and each trial tells how many."
+    against = "Ordinarily a verifier begins when its agent has ended, whatever runs beside it."
+    yield Disclosure("exclusive_verifier", names(arms), text, against)
+
+
 def after_agent(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     policies: dict[AfterAgent, list[Arm]] = {}
     for arm in arms:
@@ -143,4 +158,4 @@ def _held(asking: tuple[str, ...], on: Conditions) -> Disclosure:
     return Disclosure("held_time_not_charged", asking, text, ordinary)
 
 
-RULES: tuple[Rule, ...] = (gateway, deadlines, benchmark, money_cap, networks, containers, after_agent)
+RULES: tuple[Rule, ...] = (gateway, deadlines, benchmark, money_cap, networks, containers, verifiers, after_agent)

@@ -54,6 +54,7 @@ class Conditions:
     :param benchmark: name of the benchmark's profile, empty: none is named.  The ``usual_...`` are what it does by itself.
     :param own_deadline_s: our own deadline of an agent; None: the task's alone.
     :param pids: most processes and threads of a container; None: no limit.
+    :param exclusive: tasks whose verifier runs alone; ``exclusive_from``: from ``verifiers``, or from ``everything``.
     :param build_args: names of build arguments that are no proxy.
     :param runtime_proxy: proxy variables of containers with a network, in words; empty: none.
     :param gateway: whether there is one; what follows is its policy.
@@ -68,6 +69,8 @@ class Conditions:
     agent_multiplier: float = 1.0
     verifier_multiplier: float = 1.0
     pids: int | None = None
+    exclusive: tuple[str, ...] = ()
+    exclusive_from: str = "verifiers"
     build_args: tuple[str, ...] = ()
     runtime_proxy: str = ""
     gateway: bool = False

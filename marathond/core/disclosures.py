@@ -67,6 +67,8 @@ LOOKED_AT: Mapping[str, tuple[str, ...] | str] = {
     "Conditions.agent_multiplier": ("agent_time_multiplied", "own_deadline"),
     "Conditions.verifier_multiplier": ("verifier_time_multiplied",),
     "Conditions.pids": ("pids_limit", "no_pids_limit"),
+    "Conditions.exclusive": ("exclusive_verifier",),
+    "Conditions.exclusive_from": ("exclusive_verifier",),
     "Conditions.build_args": ("build_args",),
     "Conditions.runtime_proxy": ("runtime_proxy",),
     "Conditions.gateway": ("gateway_between",),

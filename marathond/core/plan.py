@@ -94,6 +94,8 @@ class Host:
     engine_down: str = ""
     gateway_away: str = ""
     """Why trials would find no way to their model; empty: they would, or need none."""
+    verifying_alone: str = ""
+    """A verifier that nothing may begin beside; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ def _closed(snapshot: Snapshot, host: Host, now_ms: int) -> Waiting | None:
         return Waiting("ENGINE", snapshot.open_total, f"ENGINE ({host.engine_down})")
     if host.disk_low:
         return Waiting("DISK", snapshot.open_total, f"DISK {host.disk_low}")
+    if host.verifying_alone:
+        return Waiting("VERIFIER", snapshot.open_total, f"VERIFIER ({host.verifying_alone})")
     if snapshot.purse is not None and snapshot.purse.unknown:
         return Waiting("MONEY", snapshot.open_total, f"MONEY unknown ({snapshot.purse.unknown})")
     if host.gateway_away:

@@ -21,6 +21,7 @@ from marathond.flow.same_task import same_task
 from marathond.flow.score_row import score_row
 from marathond.flow.settled import alone, settled
 from marathond.flow.teardown import remove_container
+from marathond.flow.turns import wait_for_turn
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.as_read import READ, as_read
@@ -109,6 +110,8 @@ async def _round(world: World, context: TrialContext, task: Task, number: int) -
     assert context.container is not None and context.container.docker_id is not None
     trial_id, container_id = context.trial_id, context.container.docker_id
     multiplier = float(context.treatment["verifier_timeout_multiplier"])
+    if await wait_for_turn(world, context, number):
+        await same_task(world, context)  # somebody may have edited it meanwhile
     started = await verify.start(world, trial_id, container_id, task, number, multiplier)
     if isinstance(started, verify.Blocked):
         await doubt(world, trial_id, "verifier_not_started", started.why, {"round": number})

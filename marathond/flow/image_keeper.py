@@ -48,6 +48,7 @@ class ImageKeeper:
         if task.task_id in self.world.images or task.task_id in self._under_way or task.digest is None:
             return
         self._under_way.add(task.task_id)
+        self.world.building += 1
         self.group.start_soon(self._make, task, name=f"image {task.name}")
 
     async def _make(self, task: StoredTask) -> None:
@@ -59,7 +60,9 @@ class ImageKeeper:
             await anyio.sleep(AWAY_PAUSE_S)  # the scheduler asks again when the engine is back
         finally:
             self._under_way.discard(task.task_id)
+            self.world.building -= 1
             self.world.wake.ring()
+            self.world.turned.ring()
 
     async def _ensure(self, task: StoredTask) -> None:
         assert task.context_digest is not None

@@ -14,7 +14,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond.core.errors import EngineError, EngineUnreachable
-from marathond.core.model import trial_label
+from marathond.core.model import cell_label, trial_label
 from marathond.core.plan import Host as HostFacts
 from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan
 from marathond.core.subnets import NetworkSubnets, auto_capacity
@@ -25,6 +25,7 @@ from marathond.flow.ingest import gateway_needed
 from marathond.flow.money import Treasurer
 from marathond.flow.sight import Sight
 from marathond.flow.trial import run_trial
+from marathond.flow.turns import closed
 from marathond.flow.ways import sign_of_life
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
@@ -76,7 +77,8 @@ class Scheduler:
             admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
         )
         host = await self._host(snapshot)
-        if snapshot.open_total and not host.engine_down and not host.disk_low:  # what fills a disk faster than a build?
+        closed_now = host.engine_down or host.disk_low or host.verifying_alone  # what fills a disk faster than a build?
+        if snapshot.open_total and not closed_now:
             await self._want_images(snapshot)
         decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
         if decided.admissions and (blind := await self._sight.problem()):
@@ -128,7 +130,8 @@ class Scheduler:
                 await self._finding("host_unknown", "networks", str(unknown))
             else:
                 await self._over("host_unknown", "networks")
-        return HostFacts(self._ncpu, self._memory_mb, free, capacity, await self._disk(), self._engine_down, await self._gateway())
+        disk, away, alone = await self._disk(), await self._gateway(), await closed(self.world)
+        return HostFacts(self._ncpu, self._memory_mb, free, capacity, disk, self._engine_down, away, alone)
 
     async def _gateway(self) -> str:
         return (await sign_of_life(self.world)).away if await gateway_needed(self.world) else ""
@@ -146,6 +149,7 @@ class Scheduler:
         self._ncpu, self._memory_mb, self._engine_down = float(info.ncpu), info.memory_bytes >> 20, ""
         self._data_root, self._limits_pids = Path(info.data_root), info.limits_pids
         observed = {"ok": True, "detail": "", "server_version": info.server_version, "ncpu": info.ncpu, "memory_mb": self._memory_mb}
+        observed["ready_tasks"] = sorted(self.world.images)  # for `marathonctl capacity`, which asks the same plan
         await self.world.ledger.write(settings.observe, "engine", observed, now_ms=self.world.clock.wall_ms())
 
     async def _engine_failed(self, error: EngineError) -> None:
@@ -243,9 +247,9 @@ class Scheduler:
             )
         except RuleBroken as broken:
             # A command may have parked, claimed or leased between the snapshot and here: the next look decides anew.
-            log.info("admission_refused", cell=cell.cell_id, rule=broken.rule)
+            log.info("admission_refused", cell=cell_label(cell.cell_id), rule=broken.rule)
             return False
-        log.info("admitted", trial=trial_label(row.trial_id), attempt=row.attempt, subnet=subnet)
+        log.info("admitted", trial=trial_label(row.trial_id), cell=cell_label(cell.cell_id), attempt=row.attempt, subnet=subnet)
         self.start(row.trial_id)
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
 from marathond.core.model import trial_label
 from marathond.flow import ways
+from marathond.flow.turns import turn_over
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import findings, networks, trials
 from marathond.ledger.verbs.context import cell_context
@@ -81,6 +82,7 @@ async def tear_down(world: World, trial_id: int) -> bool:
     await ways.close_ways(world, trial_id)
     if not await remove_container(world, trial_id):
         return False
+    await turn_over(world, trial_id)
     network_gone = await remove_network(world, trial_id)
     await world.ledger.write(trials.release_claim, trial_id, now_ms=world.clock.wall_ms())
     return network_gone

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
+from structlog.contextvars import bind_contextvars
 
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
 from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.limits import effective_agent_limit
-from marathond.core.model import Arm, Task, TrialState, trial_label
+from marathond.core.model import Arm, Task, TrialState, cell_label, trial_label
 from marathond.flow import environment, gates, grading, ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.same_task import same_task
@@ -52,6 +53,12 @@ async def run_trial(world: World, trial_id: int, *, recovered: bool = False) -> 
         world.driven.pop(trial_id, None)
         world.wake.ring()
         world.export_wake.ring()
+
+
+def name_in_log(context: TrialContext) -> None:
+    """Whatever the current task logs from here on can be searched by them."""
+    names = {"trial": trial_label(context.trial_id), "cell": cell_label(context.cell_id), "arm": context.arm, "task": context.task}
+    bind_contextvars(**names)
 
 
 async def _resting(world: World, trial_id: int) -> bool:
@@ -128,13 +135,16 @@ async def void(world: World, trial_id: int, code: str, reason: str, *, counts_pa
 
 async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
     context = await world.ledger.read(cell_context, trial_id)
+    name_in_log(context)
     arm = arm_from_data(context.arm_data)
     task = await same_task(world, context)
     if context.state == TrialState.RESERVED:
         await _prepare(world, context, task, arm)
+        world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.RUNNING:
         await watch(world, context, task, arm)
+        world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.VERIFYING:
         await grading.grade(world, context, task, recovered=recovered)

@@ -124,6 +124,21 @@ class Wake:
         self._event = anyio.Event()
 
 
+class Gong:
+    """Many wait, each stroke wakes all of them."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        event, self._event = self._event, anyio.Event()
+        event.set()
+
+    async def wait(self, at_most_s: float) -> None:
+        with anyio.move_on_after(at_most_s):
+            await self._event.wait()
+
+
 @dataclass(slots=True)
 class Handle:
     """A trial that is being driven by this daemon.  ``withdrawn``: an operator voided it; its coroutine only tears down."""
@@ -142,6 +157,10 @@ class World:
     clock: Clock
     wake: Wake = field(default_factory=Wake)
     export_wake: Wake = field(default_factory=Wake)
+    turned: Gong = field(default_factory=Gong)
+    """Strikes when a verifier's turn may have come: flow/turns.py."""
+    building: int = 0
+    """Images that are being made."""
     driven: dict[int, Handle] = field(default_factory=dict)
     scores: Mapping[str, Overrides] = field(default_factory=dict)
     """The configuration's rules by task; a reload exchanges them whole."""

@@ -49,6 +49,7 @@ from marathond.service.sections_loopx import LoopXSection
 from marathond.service.sections_model import GatewaySection, MoneySection, NotifySection
 from marathond.service.sections_page import PageSection
 from marathond.service.sections_scores import ScoreSection
+from marathond.service.sections_verifier import VerifierSection
 from marathond.service.settings_errors import ConfigErrors, explain
 from marathond.service.tomlfile import is_there, read_toml
 
@@ -67,6 +68,7 @@ class Settings(BaseSettings):
     network: Network = Field(default_factory=Network)
     admission: Admission = Field(default_factory=Admission)
     limits: Limits = Field(default_factory=Limits)
+    verifier: VerifierSection = Field(default_factory=VerifierSection)
     campaign: Campaign
     codex: CodexSection = Field(default_factory=CodexSection)
     loopx: LoopXSection = Field(default_factory=LoopXSection)
@@ -74,9 +76,9 @@ class Settings(BaseSettings):
     money: MoneySection = Field(default_factory=MoneySection)
     notify: NotifySection = Field(default_factory=NotifySection)
     page: PageSection = Field(default_factory=PageSection)
-    scores: dict[Word, ScoreSection] = Field(default_factory=dict)
+    scores: dict[Word, ScoreSection] = Field(default_factory=dict, description="where a task's verifier keeps its numbers, by task")
     comparison: Comparison = Field(default_factory=Comparison)
-    arms: dict[Slug, ArmSection] = Field(min_length=1)
+    arms: dict[Slug, ArmSection] = Field(min_length=1, description="what is compared, by name")
 
     _layers: tuple[Layer, ...] = PrivateAttr(default=())
     _benchmark: Benchmark | None = PrivateAttr(default=None)

@@ -25,8 +25,8 @@ def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]
     """The campaign's task folders by name, each once.  A folder named without a pattern is listed even if it is not there.
 
     :param begun: a daemon goes on with the campaign, and a rule of ``[scores]`` whose task's folder is gone must not end it.
-    :raises ConfigErrors: a pattern without a match, a name in ``include``, ``exclude`` or ``[scores]`` that no task has, two folders of
-        one name, no task left, or more than :data:`TASKS_MAX`.
+    :raises ConfigErrors: a pattern without a match, a name in ``include``, ``exclude``, ``verifier.exclusive`` or ``[scores]`` that no task
+        has, two folders of one name, no task left, or more than :data:`TASKS_MAX`.
     """
     errors: list[ConfigError] = []
     found: dict[str, Path] = {}
@@ -38,6 +38,7 @@ def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]
             if found.setdefault(folder.name, folder) != folder:
                 errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
     errors += [*_unknown_names(settings, found), *([] if begun else _rules_without_task(settings, found))]
+    errors += [] if begun else _alone_without_task(settings, found)
     chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
     chosen -= set(settings.campaign.exclude)
     if not errors and not chosen:
@@ -83,6 +84,18 @@ def _rules_without_task(settings: Settings, found: dict[str, Path]) -> list[Conf
     wrong = [name for name in settings.scores if name not in found]
     hints = {name: did_you_mean(name, found, otherwise=f"; there are {known}") for name in wrong}
     return [ConfigError(where(settings, "scores", name), dotted(("scores", name)), f"no such task{hints[name]}") for name in wrong]
+
+
+def _alone_without_task(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+    return [
+        ConfigError(
+            where(settings, "verifier", "exclusive", index),
+            show(f"verifier.exclusive[{index}]", name),
+            "no such task" + did_you_mean(name, found),
+        )
+        for index, name in enumerate(settings.verifier.exclusive)
+        if name not in found
+    ]
 
 
 def _error(settings: Settings, key: str, index: int, value: str, expected: str) -> ConfigError:

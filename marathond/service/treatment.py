@@ -43,6 +43,8 @@ TREATMENT_KEYS = frozenset(
         "limits.verifier_timeout_multiplier",
         "limits.after_agent",
         "limits.pids",
+        "verifier.exclusive",
+        "verifier.exclusive_from",
         "engine.build_args",
         "network.runtime_proxy",
         "network.undeclared",
@@ -98,7 +100,7 @@ def needs_restart(began: Settings, now: Settings) -> tuple[str, ...]:
 def campaign_treatment(settings: Settings) -> dict[str, Any]:
     """What all cells of a campaign share: limits, multipliers, after-agent policy, build arguments that are no proxy, the runtime proxy.
 
-    No limit of processes has the form, and the hash, of campaigns from before there was one.
+    No limit of processes, and no verifier that runs alone, has the form, and the hash, of campaigns from before there was one.
     A benchmark's profile stands there by name and digest, what it sets by its effective value.
     A proxy's user and password are how one gets there, not where: they may change.
     """
@@ -111,10 +113,17 @@ def campaign_treatment(settings: Settings) -> dict[str, Any]:
         "after_agent": limits.after_agent.value,
         "build_args": {name: value for name, value in settings.engine.build_args.items() if name.lower() not in PROXY_BUILD_ARGS},
         **({"pids": limits.pids} if limits.pids else {}),
+        **({"exclusive_verifier": exclusive} if (exclusive := _exclusive(settings)) else {}),
         **({"undeclared_network": undeclared} if (undeclared := settings.network.undeclared) != "public" else {}),
         **({"benchmark": settings.benchmark.treatment()} if settings.benchmark is not None else {}),
         **({"runtime_proxy": proxy_words(proxy)} if (proxy := settings.network.runtime_proxy) else {}),
     } | (_model_treatment(settings) if settings.drives_codex else {})
+
+
+def _exclusive(settings: Settings) -> dict[str, Any]:
+    """Whose verifier runs alone, and from what; nothing where none does, as in campaigns from before there was such a thing."""
+    verifier = settings.verifier
+    return {"tasks": sorted(verifier.exclusive), "from": verifier.exclusive_from} if verifier.exclusive else {}
 
 
 def _model_treatment(settings: Settings) -> dict[str, Any]:

@@ -302,8 +302,34 @@ class Invariants:
                 self._broken("no verifier beside a living agent", f"in {container.name}")
             if self._alive_sessions(container, self._verifiers):
                 self._broken("one verifier at a time", f"in {container.name}")
+        if judged and name in (AGENT, VERIFIER):
+            self._keeps_apart(container, name)
         if name == VERIFIER:
             self._verifiers[container.id].add(process.session)
+
+    def _keeps_apart(self, container: ContainerRecord, name: str) -> None:
+        """Nothing begins beside a verifier that runs alone, nor such a one beside another verifier."""
+        mine = self._alone(container)
+        for other in self.sim.engine.containers.values():
+            if other is container or not self.ours(other) or not self._alive_sessions(other, self._verifiers):
+                continue
+            theirs = self._alone(other)
+            if theirs not in (None, "no") or (name == VERIFIER and theirs is not None and mine not in (None, "no")):
+                self._broken("a lone verifier is alone", f"{name} begins in {container.name} ({mine}) beside {other.name} ({theirs})")
+        if mine == "everything" and name == VERIFIER:
+            agents = [c.name for c in self.sim.engine.containers.values() if self.ours(c) and self._alive_sessions(c, self._agents)]
+            if agents:
+                self._broken("a lone verifier is alone", f"it begins in {container.name} beside agents in {agents}")
+
+    def _alone(self, container: ContainerRecord) -> str | None:
+        """What the verifier in it is alone from; None: its trial is verified no more (a person voided it)."""
+        row = self.conn.execute(
+            """SELECT coalesce(alone, 'no') FROM container JOIN trial USING (trial_id) LEFT JOIN verifier_turn AS turn
+                   ON turn.trial_id = trial.trial_id AND granted_at_ms IS NOT NULL AND ended_at_ms IS NULL
+               WHERE docker_id = ? AND state IN ('running', 'verifying')""",
+            (container.id,),
+        ).fetchone()
+        return None if row is None else str(row[0])
 
     def _agent_starts(self, container: ContainerRecord) -> None:
         if container.id in self._begun:

@@ -102,6 +102,9 @@ class Shape:
     gates_only: bool = False
     agent_unkind: float | None = None
     """Of the fake agent's own gates and driver; None: as ``unkind``."""
+    alone: tuple[str, ...] = ()
+    """Tasks whose verifier runs alone."""
+    alone_from: str = "verifiers"
 
     @property
     def cells(self) -> int:
@@ -132,6 +135,7 @@ def shape(seed: int) -> Shape:
         "admission.seed": seed,
     }
     mode = rng.choice(("explicit", "explicit", "auto"))
+    apart = random.Random(f"{seed}:alone")
     return Shape(
         arms=arms,
         tasks=names,
@@ -142,11 +146,15 @@ def shape(seed: int) -> Shape:
         horizon_s=rng.choice((40.0, 60.0, 80.0)),
         unkind=rng.choice((0.0, 0.03, 0.1)),
         audited=rng.random() < 0.2,
+        alone=tuple(apart.sample(names, apart.randint(1, 2))) if apart.random() < 0.4 else (),
+        alone_from=apart.choice(("verifiers", "everything")),
     )
 
 
 def submission(wanted: Shape, out_dir: Path) -> Submission:
-    treatment = {"verifier_timeout_multiplier": 1.0}
+    treatment: dict[str, object] = {"verifier_timeout_multiplier": 1.0}
+    if wanted.alone:
+        treatment["exclusive_verifier"] = {"tasks": sorted(wanted.alone), "from": wanted.alone_from}
     rows = []
     for name in wanted.arms:
         data = arm_to_data(ARMS[name])

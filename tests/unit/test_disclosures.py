@@ -173,6 +173,15 @@ CASES: dict[str, Case] = {
     ),
     "runtime_proxy": ((NOP,), replace(ON, runtime_proxy="HTTP_PROXY=http://p:1"), N, "HTTP_PROXY=http://p:1", "proxy", (NOP,), ON),
     "pids_limit": ((NOP,), ON, N, "at most 16,384 processes", "no such limit", (NOP,), BARE),
+    "exclusive_verifier": (
+        (NOP,),
+        replace(ON, exclusive=("zstd",)),
+        N,
+        "others' may have run beside it, and each trial tells how many",
+        "whatever runs beside it",
+        (NOP,),
+        ON,
+    ),
     "no_pids_limit": ((NOP,), BARE, N, "no limit of ours", "no such limit", (NOP,), ON),
     "build_args": ((NOP,), replace(ON, build_args=("FLAVOUR",)), N, "FLAVOUR", "No task", (NOP,), ON),
     "after_agent_keep_detached": ((NOP,), ON, N, "go on while", "Harbor keeps them", (replace(NOP, after_agent=AfterAgent.KILL_ALL),), ON),
@@ -293,3 +302,9 @@ def test_the_table_names_codes_or_says_why_none() -> None:
         assert looked, name
         if isinstance(looked, str):
             assert " " in looked, f"{name}: a reason, in words"
+
+
+def test_a_verifier_that_is_alone_with_everything_says_so() -> None:
+    (made,) = of("exclusive_verifier", (NOP,), replace(ON, exclusive=("rust", "zstd"), exclusive_from="everything"))
+    assert "of 2 tasks runs alone, for it times code: rust, zstd." in made.text
+    assert made.text.endswith("No agent runs beside it either.") and "others'" not in made.text

@@ -65,6 +65,7 @@ OTHER: dict[str, object] = {
     "limits.verifier_timeout_multiplier": 4,
     "limits.after_agent": "kill-all",
     "limits.pids": 0,
+    "verifier.exclusive": ["t1"],
     "engine.build_args": {"VERSION": "2"},
     "network.runtime_proxy": {"HTTP_PROXY": "http://proxy:3128"},
     "network.undeclared": "no-network",
@@ -96,6 +97,16 @@ OTHER: dict[str, object] = {
 }
 
 
+def test_a18_from_what_a_verifier_is_alone_is_treatment_where_one_is(config: Path) -> None:
+    """Elsewhere it says nothing, and campaigns from before there was such a thing keep their hash."""
+    config.write_text(CODEX_CONFIG)
+    plain, other = _with(config), _with(config, verifier__exclusive_from="everything")
+    assert _hash(plain) == _hash(other) and "exclusive_verifier" not in campaign_treatment(plain)
+    one, two = (_with(config, verifier__exclusive=["b", "a"], verifier__exclusive_from=wanted) for wanted in ("verifiers", "everything"))
+    assert campaign_treatment(one)["exclusive_verifier"] == {"tasks": ["a", "b"], "from": "verifiers"}
+    assert change_of("verifier.exclusive_from") is Change.TREATMENT and len({_hash(plain), _hash(one), _hash(two)}) == 3
+
+
 @pytest.mark.parametrize("key", OTHER)
 def test_a18_the_campaigns_hash_changes_with_the_treatment_and_with_nothing_else(config: Path, key: str) -> None:
     config.write_text(CODEX_CONFIG)
@@ -106,7 +117,7 @@ def test_a18_the_campaigns_hash_changes_with_the_treatment_and_with_nothing_else
 
 
 def test_every_treatment_key_is_tried_above() -> None:
-    assert set(OTHER) >= TREATMENT_KEYS
+    assert {*OTHER, "verifier.exclusive_from"} >= TREATMENT_KEYS
 
 
 def test_every_key_changes_in_exactly_one_way(config: Path) -> None:

@@ -17,6 +17,7 @@ from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ImportedRow, imported_row
 from marathond.ledger.verbs.money import TrialUsage, usage_of
 from marathond.ledger.verbs.sql import one
+from marathond.ledger.verbs.turns import TurnRow, of_trial
 from marathond.ledger.verbs.usage import held_ms
 from marathond.ports.agent import LogEntry
 
@@ -126,6 +127,8 @@ class TrialShown:
     """Of scores, by the benchmark's profile: which there are, and why not (fault d11)."""
     imported: ImportedRow | None = None
     """Where it was read from; None: it was run here."""
+    turns: tuple[TurnRow, ...] = ()
+    """Of its verifier, where some tasks' verifiers run alone."""
 
 
 def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:
@@ -155,6 +158,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         log=tuple(entries(c, trial_id)),
         columns=expected_of(c, context.campaign_id),
         imported=imported_row(c, trial_id),
+        turns=of_trial(c, trial_id),
     )
 
 

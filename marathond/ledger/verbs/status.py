@@ -143,6 +143,8 @@ class LiveTrial:
     reattached: int
     tokens: int | None
     cost_nusd: int
+    turn: str | None = None
+    """Of its verifier: ``waits`` for its turn, or runs ``alone``; None: neither."""
 
 
 _LIVE_TRIALS = f"""
@@ -152,7 +154,9 @@ SELECT trial.trial_id, task.name AS task, arm.name AS arm, replicate, attempt, t
     CASE trial.state WHEN 'running' THEN a.limit_ms + a.credit_ms WHEN 'verifying' THEN v.limit_ms END AS limit_ms,
     (SELECT count(*) FROM trial_event e WHERE e.trial_id = trial.trial_id AND event = 'reattached') AS reattached,
     (SELECT sum(input_tokens + output_tokens) FROM model_usage u WHERE u.trial_id = trial.trial_id AND account = 'agent') AS tokens,
-    trial.cost_nusd
+    trial.cost_nusd,
+    (SELECT CASE WHEN granted_at_ms IS NULL THEN 'waits' WHEN alone <> 'no' THEN 'alone' END FROM verifier_turn AS turn
+     WHERE turn.trial_id = trial.trial_id AND ended_at_ms IS NULL ORDER BY turn_id DESC LIMIT 1) AS turn
 FROM trial INDEXED BY trial_unfinished CROSS JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id
     JOIN arm ON arm.arm_id = cell.arm_id LEFT JOIN trial_agent a ON a.trial_id = trial.trial_id
     LEFT JOIN verification v ON v.trial_id = trial.trial_id AND v.ended_at_ms IS NULL

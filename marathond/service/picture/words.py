@@ -72,7 +72,9 @@ def deadline_words(trial: LiveTrial, now_ms: int) -> str:
 
 def note_words(trial: LiveTrial) -> str:
     notes = [f"attempt {trial.attempt}"] if trial.attempt > 1 else []
-    return ", ".join([*notes, *([f"reattached {trial.reattached}x"] if trial.reattached else [])])
+    notes += [f"reattached {trial.reattached}x"] if trial.reattached else []
+    notes += [{"waits": "waits for the verifier slot", "alone": "verifies alone"}[trial.turn]] if trial.turn else []
+    return ", ".join(notes)
 
 
 def waiting_words(status: Status) -> list[str]:
