@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Arm, Campaign, TaskName, app, settled
+from marathond.cli.app import Arm, Campaign, Json, TaskName, app, finish, settled
 
 
 @app.command()
@@ -51,3 +51,30 @@ def history(
 
     most = (50 if subject is None else 0) if lines is None else lines
     view.run(settled(ctx).located().paths.ledger, subject, most or None, campaign=campaign, by=by, as_json=as_json)
+
+
+@app.command()
+def diff(
+    ctx: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A campaign of the ledger.")],
+    b: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Another one.")],
+    as_json: Json = False,
+) -> None:
+    """What two campaigns differ in: treatment, arms, tasks, operation; then their results side by side over the cells that count in both.
+
+    Means alone; report --campaign A --against B has intervals and tests.
+    """
+    from marathond.cli import diff as view
+
+    view.run(settled(ctx).located().paths.ledger, a, b, as_json=as_json)
+
+
+@app.command()
+def capacity(ctx: typer.Context, campaign: Campaign = None, as_json: Json = False) -> None:
+    """What limits now, and what one more of each thing would give: a slot, a core, memory, a network, money, an end of a stop.
+
+    Asked of the scheduler's own plan, as things are and with one of them changed.  Exit status: 3 daemon down, 4 something is unknown.
+    """
+    from marathond.cli import capacity as view
+
+    finish(view.run(settled(ctx).located().paths, campaign, as_json=as_json))

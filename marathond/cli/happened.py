@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.model import block_label, cell_label, trial_label
-from marathond.core.text import clean, fields, number, plural, when
+from marathond.core.text import clean, fields, number, plural, span, when
 from marathond.ledger.verbs.happened import Happening
 from marathond.ledger.verbs.happened_sources import Of
 from marathond.service.picture.reader import campaign_id, check_trial, number_of, trial_number
@@ -70,6 +70,9 @@ def _trial(one: Happening) -> str:
     if one.what in ("agent_ended", "budget_spent"):
         code = f", exit {detail['exit_code']}" if "exit_code" in detail else ""
         return f"{label}  {one.what} {clean(detail.get('ended_by', ''))}{code}{where}"
+    if one.what == "agent_started":
+        limit = "no limit" if detail.get("limit_ms") is None else f"limit {span(detail['limit_ms'])}"
+        return f"{label}  agent_started {limit} ({clean(detail.get('limit_origin', ''))}){where}"
     if one.what == "reserved":
         return f"{label}  reserved attempt {detail.get('attempt', '-')}{where}"
     more = fields({key: value for key, value in detail.items() if key != "attempt"})

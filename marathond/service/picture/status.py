@@ -245,10 +245,20 @@ def pool_now(row: PoolRow, seen: dict[str, tuple[int, int]], now_ms: int, since_
 
 def _concurrency(limits: Observation | None, life: Life) -> int | None:
     """The knob as this daemon life has said it last; it says so at its start and at each change, so age does not matter."""
-    if limits is None or life.run is None or limits.run_id != life.run.run_id or not isinstance(limits.value, dict):
-        return None
-    value = limits.value.get("admission.concurrency")
+    value = _knobs(limits, life).get("admission.concurrency")
     return value if isinstance(value, int) and value > 0 else None
+
+
+def _knobs(limits: Observation | None, life: Life) -> dict[str, Any]:
+    if limits is None or life.run is None or limits.run_id != life.run.run_id or not isinstance(limits.value, dict):
+        return {}
+    return limits.value
+
+
+def limits_said(c: sqlite3.Connection, life: Life) -> dict[str, Any] | None:
+    """Every knob as this daemon life has said it last; None: it has not, or not all that the scheduler goes by."""
+    found = _knobs(verbs.observations(c).get("limits"), life)
+    return found if "admission.concurrency" in found else None
 
 
 def work_left(
