@@ -19,6 +19,7 @@ from marathond.service.settings import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SWE_MARATHON = (ROOT / "docs" / "swe-marathon.md").read_text(encoding="utf-8")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 GRAMMAR = typer.main.get_group(app)
 assert PARTS, "their import puts the commands into the grammar"
@@ -68,7 +69,7 @@ def test_its_table_of_arms_is_that_of_the_contracts() -> None:
 
 
 def test_the_line_that_takes_the_campaign_out_of_the_example(tmp_path: Path) -> None:
-    (line,) = re.findall(r"^    (sed -n '.*' config\.example\.toml) >", README, re.MULTILINE)
+    (line,) = re.findall(r"^    (sed -n '.*' config\.example\.toml) >", SWE_MARATHON, re.MULTILINE)
     said = subprocess.run(["sh", "-c", line], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert tomllib.loads(said)["campaign"]["benchmark"] == "swe-marathon"
     (tmp_path / "swe.toml").write_text(said)
