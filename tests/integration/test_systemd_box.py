@@ -17,7 +17,7 @@ from marathond.gateway.files import Listener, key_hash, read_ack, write_json, wr
 from marathond.service.protocol import Exit
 from tests.conftest import IN_CI
 from tests.support.rig import make_task
-from tests.support.systemd_box import CONFIG, STATE, Box, booted_box, missing
+from tests.support.systemd_box import CONFIG, ROOT, STATE, Box, booted_box, missing
 
 # The image is made within the first test's time where it is not cached.
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
@@ -178,6 +178,39 @@ def test_the_journal_has_fields_to_search_by(box: Box, before: Agents) -> None:
     assert lines == [entry["MESSAGE"] for entry in told]
     assert box.journal("_SYSTEMD_UNIT=marathond.service", "_TRANSPORT=stdout") == []
     assert box.journal(f"ARM={arm}", f"CELL={cell}", "EVENT=scored", "-u", "marathond") == [scored]
+
+
+WHOLE = """
+import pathlib, marathond
+from marathond.ledger import migrate
+package = pathlib.Path(marathond.__file__).parent
+print(migrate.migrations_dir().relative_to(package), len(migrate.load_migrations()))
+for place in ("_systemd", "benchmarks", "demo/samples", "config.example.toml"):
+    found = [package / place] if (package / place).is_file() else sorted((package / place).rglob("*"))
+    print(place, sum(path.is_file() for path in found))
+"""
+
+
+def test_what_is_installed_is_whole(box: Box) -> None:
+    """By a wheel, as pipx and uv do it: what lies beside the package in a checkout lies within it there, and the units can be installed."""
+    here = [ROOT / "systemd", ROOT / "marathond/benchmarks", ROOT / "marathond/demo/samples"]
+    counts = [sum(path.is_file() for path in folder.rglob("*")) for folder in here]
+    expected = f"_migrations {len(list((ROOT / 'migrations').glob('*.sql')))}\n_systemd {counts[0]}\nbenchmarks {counts[1]}\n"
+    found = box.run("env", "-C", "/", f"{PROGRAMS}/python", "-c", WHOLE).stdout
+    assert found == f"{expected}demo/samples {counts[2]}\nconfig.example.toml 1\n"
+    script = box.sh("echo /opt/marathond/lib/python3*/site-packages/marathond/_systemd/install.sh").strip()
+    said = box.run("env", "DESTDIR=/tmp/staged", f"PROGRAM={PROGRAMS}/marathond", "sh", script).stdout
+    assert "installed /tmp/staged/etc/marathond/config.toml (an example: edit it)" in said
+    units = box.sh("cd /tmp/staged/etc/systemd/system; for unit in *; do cmp $unit /etc/systemd/system/$unit; echo $unit; done")
+    assert units == "marathond-gateway.service\nmarathond.service\n"
+
+
+def test_a_reload_reads_the_configuration_again(box: Box, before: Agents) -> None:
+    pid = pid_of(box)
+    box.systemctl("reload", "marathond")
+    box.until(lambda: box.journal("-u", "marathond", "EVENT=reloaded"), "it says so")
+    assert pid_of(box) == pid
+    went_on(box, before)
 
 
 def test_a_restart_leaves_agents_alone(box: Box, before: Agents) -> None:
@@ -355,3 +388,21 @@ def test_what_is_enabled_comes_back_after_a_reboot_in_order(box: Box, before: Ag
     assert {entry["TRIAL"] for entry in told} == set(before)
     assert {entry["PRIORITY"] for entry in told} == {"4"}
     box.wait_sql("SELECT count(*) = 2 FROM v_trial WHERE task = 'long' AND state = 'running' AND attempt = 2")
+
+
+def test_uninstall_waits_for_trials_and_leaves_what_is_not_its_own(box: Box, before: Agents) -> None:
+    refused = box.run("sh", f"{SOURCES}/systemd/uninstall.sh", check=False)
+    assert (refused.returncode, active(box)) == (1, True)
+    assert "2 containers of trials are running" in refused.stderr
+    box.run("marathonctl", "stop", "--now", "--reason", "the end")
+    box.until(lambda: not active(box), "marathond has ended")
+    said = box.run("sh", f"{SOURCES}/systemd/uninstall.sh").stdout
+    kept = [line.split()[1] for line in said.splitlines() if line.startswith("kept")]
+    assert kept == ["/etc/marathond", STATE]
+    gone = ["/etc/systemd/system/marathond.service", "/etc/systemd/system/multi-user.target.wants/marathond-gateway.service"]
+    for path in (*gone, "/usr/local/bin/marathonctl", "/opt/marathond"):
+        assert box.run("test", "-e", path, check=False).returncode == 1, path
+    assert box.show("marathond", "LoadState") == box.show("marathond-gateway", "LoadState") == {"LoadState": "not-found"}
+    assert (box.state / "ledger.db").exists()
+    again = box.run("env", "PREFIX=/usr", "sh", f"{SOURCES}/systemd/uninstall.sh", check=False)
+    assert (again.returncode, "is not what make install made" in again.stderr) == (1, True)

@@ -50,7 +50,10 @@ _LEFT_OUT = (
 )
 # No bridge: tasks of the box have no network, and nothing of the machine's firewall is touched.
 _DOCKER = {"bridge": "none", "iptables": False, "ip-forward": False, "live-restore": True}
+# An empty machine-id: without the file systemd takes this for the machine's first boot and enables what Debian presets, networkd among it,
+# which then waits for a network.
 _BOOT = (
+    ": >>/etc/machine-id; "
     "while read -r _ place kind _; do case $kind in cgroup|cgroup2) mount -o remount,rw,bind $place;; esac; done </proc/mounts; "
     "exec /sbin/init"
 )
