@@ -51,6 +51,28 @@ def test_d11_the_profile_of_the_campaign_gives_the_reason() -> None:
     assert columns_of(c, campaign_id)[1].why == "none of 1 done cells has a partial score"
 
 
+def test_d11_who_has_counted_already_is_told_the_same() -> None:
+    c = memory_ledger()
+    campaign_id = fill(c)
+    first = bring_to(c, cell(c, "zstd", "plain"), "scored").trial_id
+
+    def same() -> None:
+        whole = columns_of(c, campaign_id)
+        done = c.execute("SELECT count(*) FROM trial WHERE state = 'scored'").fetchone()[0]
+        held = {column.name: column.exists for column in whole}
+        assert columns_of(c, campaign_id, done=done, held=held) == whole
+
+    same()
+    denied = json.dumps({"profile": {"name": "terminal", "scores": {"partial": {"exists": False, "note": "no"}}}})
+    for config in (json.dumps({"profile": None}), denied):
+        c.execute("UPDATE campaign SET config_json = ?", (config,))
+        told(c, first)
+        same()
+        told(c, first, partial=0.5, test_rate=0.25)
+        same()
+    assert columns_of(c, campaign_id)[1].why == "terminal is said to have none, and 1 of 1 done cells hold one"
+
+
 def test_a_campaign_that_is_not_there() -> None:
     with pytest.raises(LookupError):
         columns_of(memory_ledger(), 7)

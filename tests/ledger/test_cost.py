@@ -14,6 +14,7 @@ from support.big_ledger import LIVE, check, fill_big
 from support.ledgers import ENGINE, cell, memory_ledger
 from support.ledgers import admit as admit_one
 
+from marathond.core.columns import NAMES
 from marathond.core.money import Rules, nusd
 from marathond.ledger.verbs import admission, findings, money, networks, settings, show, status, trials
 from marathond.ledger.verbs.columns import columns_of
@@ -26,6 +27,7 @@ CAP = Rules({}, nusd(100), nusd(40))
 READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 48 * TRIALS),
     "columns_of": (lambda c: columns_of(c, CAMPAIGN), 13 * TRIALS),
+    "columns_of, counted": (lambda c: columns_of(c, CAMPAIGN, done=1, held=dict.fromkeys(NAMES, True)), 1_000),
     "live_trials": (lambda c: status.live_trials(c, CAMPAIGN), 10_000),
     "durations": (lambda c: status.durations(c, CAMPAIGN), 60_000),
     "parked_by_code": (lambda c: status.parked_by_code(c, CAMPAIGN), 10_000),

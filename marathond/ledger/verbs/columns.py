@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 from marathond.core.columns import NAMES, counted, expected
@@ -24,12 +25,20 @@ SELECT count(*) AS done, count(reward) AS reward, count(partial) AS partial,
 FROM trial WHERE state = 'scored' AND arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?)"""
 
 
-def columns_of(c: sqlite3.Connection, campaign_id: int) -> tuple[Column, ...]:
+def columns_of(
+    c: sqlite3.Connection, campaign_id: int, *, done: int | None = None, held: Mapping[str, bool] | None = None
+) -> tuple[Column, ...]:
     """``reward``, ``partial``, ``test_rate``, by the campaign's profile and the scores that stand.
 
+    :param done: how many done cells there are, from who has counted them; with
+    :param held: column → whether one of them holds it.  Then scores are counted only where the profile denies a column that is there.
     :raises LookupError: no such campaign.
     """
     name, scores = _profile(c, campaign_id)
+    if done is not None and held is not None:
+        denied = {column.name for column in expected(scores, name) if not column.exists}
+        if not any(held[column] for column in denied):
+            return counted({column: int(held[column]) for column in NAMES}, done, scores, name)
     known = one(c, _KNOWN, (campaign_id,))
     assert known is not None
     return counted({column: known[column] for column in NAMES}, known["done"], scores, name)

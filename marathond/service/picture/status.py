@@ -16,10 +16,12 @@ The rule, the worst first; the exit status follows it:
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from marathond.core.columns import NAMES
 from marathond.core.results import Column
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.admission import StopRow
@@ -175,8 +177,13 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         loop=seen["loop"] if isinstance(seen.get("loop"), dict) else None,
         ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
         oldest_review_ms=verbs.oldest_review_ms(c, found[0]) if found is not None and cells.review else None,
-        columns=() if found is None else columns_of(c, found[0]),
+        columns=() if found is None else columns_of(c, found[0], done=cells.done, held=_held(arms)),
     )
+
+
+def _held(arms: Sequence[verbs.ArmCounts]) -> dict[str, bool]:
+    """Column of a score → whether any done cell holds it."""
+    return {name: any(getattr(arm, name) is not None for arm in arms) for name in NAMES}
 
 
 def _fresh(observations: dict[str, Observation], life: Life, now_ms: int) -> dict[str, Any]:
