@@ -7,6 +7,7 @@ Owns what every sub-command needs.  The sub-commands register themselves from :m
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,16 +44,32 @@ def _reasoned(ctx: typer.Context, value: str) -> str:
     return value
 
 
-Trials = Annotated[list[str] | None, typer.Argument(metavar="[TRIAL]...", help="Trials, such as t0871.")]
-Trial = Annotated[str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871.")]
+def offered(name: str) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
+    """The values of that name in :mod:`marathond.cli.complete`, which is imported at a tab alone."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        from marathond.cli import complete as values
+
+        completer: Callable[[typer.Context, str], list[tuple[str, str]]] = getattr(values, name)
+        return completer(ctx, incomplete)
+
+    return complete
+
+
+Trials = Annotated[
+    list[str] | None, typer.Argument(metavar="[TRIAL]...", help="Trials, such as t0871.", autocompletion=offered("standing_trials"))
+]
+Trial = Annotated[str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871.", autocompletion=offered("trials"))]
 Reason = Annotated[
     str, typer.Option("--reason", help="Why (needed); kept with the decision and your name.", callback=_reasoned, show_default=False)
 ]
 """Its default is an empty text, which is refused."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; marathonctl schema tells its fields.")]
-Campaign = Annotated[str | None, typer.Option("--campaign", help="A campaign by name; by default the newest.")]
-Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.")]
-TaskName = Annotated[str | None, typer.Option("--task", help="Only of this task.")]
+Campaign = Annotated[
+    str | None, typer.Option("--campaign", help="A campaign by name; by default the newest.", autocompletion=offered("campaigns"))
+]
+Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.", autocompletion=offered("arms"))]
+TaskName = Annotated[str | None, typer.Option("--task", help="Only of this task.", autocompletion=offered("tasks"))]
 
 
 @dataclass(frozen=True, slots=True)

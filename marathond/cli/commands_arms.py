@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Campaign, Json, app, finish, settled
+from marathond.cli.app import Campaign, Json, app, finish, offered, settled
 
 arms_app = typer.Typer(
     help="The arms: what each is given, what two of them differ in.", rich_markup_mode=None, pretty_exceptions_enable=False
 )
 app.add_typer(arms_app, name="arms")
-Name = Annotated[str, typer.Argument(metavar="ARM", help="An arm by name.")]
+Name = Annotated[str, typer.Argument(metavar="ARM", help="An arm by name.", autocompletion=offered("arms"))]
 
 
 class SurfaceChoice(StrEnum):
@@ -52,8 +52,8 @@ def show_command(ctx: typer.Context, arm: Name, surface: Surface = None, as_json
 @arms_app.command(name="diff")
 def diff_command(
     ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="ARM", help="An arm by name.")],
-    b: Annotated[str, typer.Argument(metavar="ARM", help="Another one.")],
+    a: Annotated[str, typer.Argument(metavar="ARM", help="An arm by name.", autocompletion=offered("arms"))],
+    b: Annotated[str, typer.Argument(metavar="ARM", help="Another one.", autocompletion=offered("arms"))],
     surface: Surface = None,
     as_json: Json = False,
     campaign: Campaign = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, finish, now_ms, settled
+from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, finish, now_ms, offered, settled
 from marathond.cli.output import print_json, screen
 from marathond.service.protocol import CallFailed, Exit
 
@@ -19,13 +19,17 @@ def void(
     ctx: typer.Context,
     reason: Reason = "",
     trials: Trials = None,
-    code: Annotated[str, typer.Option("--code", help="operator, provider, or another void code.")] = "operator",
+    code: Annotated[
+        str, typer.Option("--code", help="operator, provider, or another void code.", autocompletion=offered("void_codes"))
+    ] = "operator",
     pair: Annotated[bool, typer.Option("--pair", help="With every standing trial of the same task and replicate.")] = False,
     arm: Arm = None,
     task: TaskName = None,
     replicate: Annotated[int | None, typer.Option("--replicate", min=1, help="Only of this replicate.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="Only begun since: 90m, 2h, 1d or an ISO-8601 time.")] = None,
-    block: Annotated[str | None, typer.Option("--block", help="Every standing trial of a block, such as b0174.")] = None,
+    block: Annotated[
+        str | None, typer.Option("--block", help="Every standing trial of a block, such as b0174.", autocompletion=offered("blocks"))
+    ] = None,
     campaign: Campaign = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be voided.")] = False,
     as_json: Json = False,
@@ -63,9 +67,15 @@ def void(
 def unvoid(
     ctx: typer.Context,
     reason: Reason = "",
-    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]")] = None,
-    block: Annotated[str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.")] = None,
-    batch: Annotated[str | None, typer.Option("--batch", help="Everything that was voided in one go.")] = None,
+    trial: Annotated[
+        str | None, typer.Argument(metavar="[TRIAL]", help="A trial, such as t0871.", autocompletion=offered("voided_trials"))
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option("--block", help="The newest trials of a block, such as b0174.", autocompletion=offered("blocks"))
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", help="Everything that was voided in one go.", autocompletion=offered("batches"))
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -90,11 +100,17 @@ def unvoid(
 @app.command()
 def review(
     ctx: typer.Context,
-    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="Without it: the list of open reviews.")] = None,
+    trial: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRIAL]", help="Without it: the list of open reviews.", autocompletion=offered("doubtful_trials")),
+    ] = None,
     accept: Annotated[bool, typer.Option("--accept", help="It counts: as it was read, or with --reward.")] = False,
     void: Annotated[bool, typer.Option("--void", help="It does not count; its cell runs again.")] = False,
     reward: Annotated[float | None, typer.Option("--reward", min=0, max=1, help="The reward you read from the evidence.")] = None,
-    code: Annotated[str | None, typer.Option("--code", help="Of a void: operator, provider, or another void code.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Option("--code", help="Of a void: operator, provider, or another void code.", autocompletion=offered("void_codes")),
+    ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the decision and your name.")] = None,
     campaign: Campaign = None,
     as_json: Json = False,
@@ -167,7 +183,7 @@ def regrade(
 @app.command()
 def retry(
     ctx: typer.Context,
-    which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.")],
+    which: Annotated[str, typer.Argument(metavar="TRIAL|CELL", help="t0871 or c0012.", autocompletion=offered("trials_or_cells"))],
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -185,7 +201,9 @@ def retry(
 def unpark(
     ctx: typer.Context,
     reason: Reason = "",
-    cell: Annotated[str | None, typer.Argument(metavar="[CELL]", help="A cell, such as c0012.")] = None,
+    cell: Annotated[
+        str | None, typer.Argument(metavar="[CELL]", help="A cell, such as c0012.", autocompletion=offered("parked_cells"))
+    ] = None,
     task: TaskName = None,
     arm: Arm = None,
     everything: Annotated[bool, typer.Option("--all", help="Every parked cell of the campaign.")] = False,
@@ -252,7 +270,12 @@ def submit(ctx: typer.Context, as_json: Json = False) -> None:
 @app.command(name="set")
 def set_command(
     ctx: typer.Context,
-    setting: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="Such as concurrency=8; VALUE default: back to the configuration.")],
+    setting: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY=VALUE", help="Such as concurrency=8; VALUE default: back to the configuration.", autocompletion=offered("knobs")
+        ),
+    ],
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -273,7 +296,9 @@ def set_command(
 @app.command()
 def ack(
     ctx: typer.Context,
-    which: Annotated[str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.")],
+    which: Annotated[
+        str, typer.Argument(metavar="NO|CODE", help="As in marathonctl findings.", autocompletion=offered("numbers_or_codes"))
+    ],
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Arm, Campaign, Json, TaskName, app, finish, settled
+from marathond.cli.app import Arm, Campaign, Json, TaskName, app, finish, offered, settled
 
 
 @app.command()
@@ -20,7 +20,9 @@ def tail(
     campaign: Campaign = None,
     arm: Arm = None,
     task: TaskName = None,
-    trial: Annotated[str | None, typer.Option("--trial", help="Only of this trial, such as t0871.")] = None,
+    trial: Annotated[
+        str | None, typer.Option("--trial", help="Only of this trial, such as t0871.", autocompletion=offered("trials"))
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """What happened, as lines in order: trials, voids, findings, stops, settings, parks, reviews, lives of the daemon.
@@ -37,11 +39,16 @@ def tail(
 def history(
     ctx: typer.Context,
     subject: Annotated[
-        str | None, typer.Argument(metavar="[SUBJECT]", help="t0871, c0012, b0174, a task or an arm: all that ever happened to it.")
+        str | None,
+        typer.Argument(
+            metavar="[SUBJECT]",
+            help="t0871, c0012, b0174, a task or an arm: all that ever happened to it.",
+            autocompletion=offered("subjects"),
+        ),
     ] = None,
     lines: Annotated[int | None, typer.Option("--lines", "-n", min=0, help="How many of the newest lines; 0: all.")] = None,
     campaign: Campaign = None,
-    by: Annotated[str | None, typer.Option("--by", help="Only what this author decided.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Only what this author decided.", autocompletion=offered("authors"))] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Who decided what, when and why, newest last: voids and their undoing, reviews, acknowledgements, stops, settings, parks,
@@ -56,8 +63,8 @@ def history(
 @app.command()
 def diff(
     ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A campaign of the ledger.")],
-    b: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Another one.")],
+    a: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A campaign of the ledger.", autocompletion=offered("campaigns"))],
+    b: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Another one.", autocompletion=offered("campaigns"))],
     as_json: Json = False,
 ) -> None:
     """What two campaigns differ in: treatment, arms, tasks, operation; then their results side by side over the cells that count in both.

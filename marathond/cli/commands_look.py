@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, settled
+from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, offered, settled
 from marathond.cli.output import print_json, screen
 from marathond.core.errors import ConfigError
 from marathond.service.protocol import CallFailed, Exit
@@ -111,7 +111,10 @@ def pool(
 @app.command()
 def findings(
     ctx: typer.Context,
-    number: Annotated[int | None, typer.Argument(metavar="[NO]", min=1, help="One finding, whole and with its history.")] = None,
+    number: Annotated[
+        int | None,
+        typer.Argument(metavar="[NO]", min=1, help="One finding, whole and with its history.", autocompletion=offered("findings")),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Closed ones, too, and how long they lasted.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -156,7 +159,10 @@ def sql(
 @app.command(name="wait")
 def wait_command(
     ctx: typer.Context,
-    trial: Annotated[str | None, typer.Argument(metavar="[TRIAL]", help="A trial; without it, the whole campaign.")] = None,
+    trial: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRIAL]", help="A trial; without it, the whole campaign.", autocompletion=offered("live_trials")),
+    ] = None,
     campaign: Campaign = None,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds; by default for ever.")] = None,
     as_json: Json = False,

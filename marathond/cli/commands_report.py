@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from marathond.cli.app import Campaign, app, finish, settled
+from marathond.cli.app import Campaign, app, finish, offered, settled
 from marathond.cli.output import screen
 from marathond.service.protocol import CallFailed, Exit
 
@@ -35,7 +35,12 @@ def report(
     ctx: typer.Context,
     campaign: Campaign = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="Compare with this campaign instead: arms of one name, over common cells.")
+        str | None,
+        typer.Option(
+            "--against",
+            help="Compare with this campaign instead: arms of one name, over common cells.",
+            autocompletion=offered("campaigns"),
+        ),
     ] = None,
     pair: Annotated[
         list[str] | None, typer.Option("--pair", metavar="A=B", help="With --against: an arm here and one there; may be given again.")

@@ -61,6 +61,10 @@ def _silence() -> None:
 
 
 def _dispatch(argv: Sequence[str]) -> int:
+    if "_MARATHONCTL_COMPLETE" in os.environ:  # a shell asks, at a tab
+        from marathond.cli.complete import answer
+
+        return answer(argv)
     if (options := status.parse(argv)) is not None:
         try:
             return status.run(options)
