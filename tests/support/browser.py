@@ -83,13 +83,13 @@ class Tab:
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
 
-    async def open(self, path: Path, *, width: int, height: int = 900, dark: bool = False) -> Seen:
-        """Load a file (its absolute path) at a width in CSS pixels, as a phone below 600."""
+    async def open(self, path: Path | str, *, width: int, height: int = 900, dark: bool = False) -> Seen:
+        """Load a file (its absolute path) or a URL at a width in CSS pixels, as a phone below 600."""
         scheme = "dark" if dark else "light"
         await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self._events.clear()
-        url = path.as_uri()
+        url = path if isinstance(path, str) else path.as_uri()
         await self.call("Page.navigate", url=url)
         with anyio.fail_after(ANSWER_S):
             while not any(event.get("method") == "Page.loadEventFired" for event in self._events):

@@ -127,8 +127,9 @@ def recent_events(c: sqlite3.Connection, campaign_id: int, *, limit: int) -> lis
     """Newest first; of the newest events of the whole ledger."""
     rows = c.execute(
         """SELECT event_id, e.trial_id, event, to_state, at_ms, task.name AS task, arm.name AS arm, detail_json AS detail
-           FROM (SELECT * FROM trial_event ORDER BY event_id DESC LIMIT ?) AS e JOIN trial ON trial.trial_id = e.trial_id
-               JOIN cell ON cell.cell_id = trial.cell_id JOIN task ON task.task_id = cell.task_id JOIN arm ON arm.arm_id = cell.arm_id
+           FROM (SELECT * FROM trial_event ORDER BY event_id DESC LIMIT ?) AS e
+               CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+               CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
            WHERE cell.campaign_id = ? ORDER BY event_id DESC LIMIT ?""",
         (_LOOKED_AT, campaign_id, limit),
     )

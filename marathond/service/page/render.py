@@ -70,11 +70,19 @@ def _environment() -> Environment:
         finalize=words.shown,
         auto_reload=False,
     )
-    found.globals |= {name: getattr(words, name) for name in ("health_words", "life_words", "tiles", "shares", "alerts", "live_rows")}
+    found.globals |= {
+        name: getattr(words, name) for name in ("health_words", "life_words", "engine_words", "tiles", "shares", "alerts", "live_rows")
+    }
     found.globals |= {"arm_columns": words.arm_columns, "absent_columns": words.absent_columns, "live_max": words.LIVE_MAX}
     found.globals |= {"label": trial_label, "clean": clean, "clock": clock, "plural": plural, "span": span, "signs": words.SIGNS}
     found.globals |= {"park_words": park_words, "reviews_words": reviews_words, "marks": MARKS, "names": NAMES}
     return found
+
+
+def warm() -> None:
+    """Compiles the templates: the first look is then as quick as the others."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
 
 
 def _hash(text: str) -> str:

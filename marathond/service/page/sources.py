@@ -48,6 +48,7 @@ class Sources:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._ledger, self._files = Worker("page-ledger"), Worker("page-files")
+        self._ledger.put(render.warm)
         self._last: Board | None = None
         self.board = Screens(Kept(self._ledger, self._board))
         self.metrics: Kept[bytes] = Kept(self._ledger, partial(exposition, place))

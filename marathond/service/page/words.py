@@ -37,7 +37,8 @@ def shown(value: Any) -> Any:
     """The last step before a template's output: no control character, escape sequence or change of direction; blanks stay."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return _tamed(value) if len(value) <= 200 else tame(value)
+    end = " " * (len(value) - len(value.rstrip(" ")))
+    return (_tamed(value) if len(value) <= 200 else tame(value)) + end
 
 
 def health_words(status: Status) -> str:
@@ -58,6 +59,13 @@ def life_words(status: Status) -> str:
         return f"marathond {UNKNOWN}: {clean(life.why)}"
     recovering = "" if run.ready_at_ms else ", recovering"
     return f"marathond {clean(run.version)}, pid {run.pid}, run {run.run_id}, up {span(status.now_ms - run.started_at_ms)}{recovering}"
+
+
+def engine_words(status: Status) -> str:
+    """Of an engine that does not answer; it has no finding of its own."""
+    if status.life.alive is False or status.engine is None or status.engine.get("ok") is True:
+        return ""
+    return f"the engine does not answer: {clean(status.engine.get('detail') or 'no reason given')}"
 
 
 @dataclass(frozen=True, slots=True)
