@@ -11,7 +11,8 @@ from dataclasses import asdict
 from marathond.core.money import CONCERNS, concerns
 from marathond.core.plan import Plan, Snapshot
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import findings, money, pricing, settings
+from marathond.ledger.verbs import findings, pricing, settings
+from marathond.ledger.verbs.unpriced import unpriced
 
 CAPS = "money"
 """The observation that holds the caps; said once in each life."""
@@ -42,10 +43,10 @@ class Treasurer:
         if not rules.prices and rules.campaign_cap_nusd is None:
             return  # nobody asked
         assert self._said is not None
-        unpriced = await world.ledger.read(money.unpriced, world.fixed.campaign_id)
+        without = await world.ledger.read(unpriced, world.fixed.campaign_id)
         stopped = next((waiting.text for waiting in decided.waiting if waiting.code == "MONEY"), "")
         idle = not snapshot.holdings and not decided.admissions
-        now = {(one.code, one.subject): one for one in concerns(rules, unpriced, snapshot.purse, stopped=stopped, idle=idle)}
+        now = {(one.code, one.subject): one for one in concerns(rules, without, snapshot.purse, stopped=stopped, idle=idle)}
         now_ms = world.clock.wall_ms()
         for key in self._said.keys() - now.keys():
             await world.ledger.write(findings.close_finding, code=key[0], subject=key[1], now_ms=now_ms)

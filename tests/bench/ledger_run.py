@@ -18,7 +18,8 @@ import anyio
 from marathond.core.money import Rules, nusd
 from marathond.ledger.connect import connect
 from marathond.ledger.open import create, open_readonly
-from marathond.ledger.verbs import admission, campaigns, money, networks, runs, status
+from marathond.ledger.verbs import admission, campaigns, networks, runs, status
+from marathond.ledger.verbs.unpriced import unpriced
 from marathond.ledger.writer import SqliteLedger
 from tests.support.big_ledger import fill_big
 from tests.support.ledgers import ENGINE, LEDGER_ID, T0, daemon_void, let_go, submission, subnet, task
@@ -73,7 +74,7 @@ def status_ms(folder: Path) -> float:
     def look() -> None:
         reader = open_readonly(path)
         reader.execute("BEGIN")
-        for read in (status.counts_by_arm, status.live_trials, status.durations, status.parked_by_code, money.unpriced):
+        for read in (status.counts_by_arm, status.live_trials, status.durations, status.parked_by_code, unpriced):
             read(reader, campaign_id)
         for whole in (status.pools, status.open_findings, status.last_run, status.stops, status.observations):
             whole(reader)

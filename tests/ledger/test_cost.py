@@ -19,6 +19,7 @@ from marathond.core.money import Rules, nusd
 from marathond.ledger.verbs import admission, findings, money, networks, settings, show, status, trials
 from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.runs import last_run
+from marathond.ledger.verbs.unpriced import unpriced
 
 TRIALS = 10_000
 CAMPAIGN = 1
@@ -40,7 +41,7 @@ READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "snapshot": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64), 48 * TRIALS),
     "snapshot below a cap": (lambda c: admission.snapshot(c, CAMPAIGN, engine=ENGINE, limit=64, money=CAP), 180 * TRIALS),
     "spent": (lambda c: money.spent(c, CAMPAIGN), 25 * TRIALS),
-    "unpriced": (lambda c: money.unpriced(c, CAMPAIGN), 1_000),
+    "unpriced": (lambda c: unpriced(c, CAMPAIGN), 1_000),
     "forecast": (lambda c: money.forecast(c, CAMPAIGN, CAP), 60_000),
     "leases": (lambda c: networks.leases(c, ENGINE), 10_000),
     "unfinished": (trials.unfinished, 1_000),

@@ -8,7 +8,8 @@ from support.ledgers import T0, fill, memory_ledger
 from support.spending import run_cell, spend
 
 from marathond.core.money import NUSD, Price, nusd
-from marathond.ledger.verbs import money, pricing, usage
+from marathond.ledger.verbs import pricing, usage
+from marathond.ledger.verbs.unpriced import unpriced
 
 PRICES = {"gpt-x": Price(nusd(1), nusd(1), nusd(1), nusd(1))}
 
@@ -30,11 +31,11 @@ def test_f13_a_price_that_comes_later_is_applied_and_opens_admission() -> None:
     for number, model in enumerate(("late", "late", "later", None), start=1):
         request(c, trial_id, number, model, asked="late" if model is None else "gpt-x")
         spend(c, trial_id, requests=0, unpriced=1, model=usage.OTHERS if model == "later" else model or "")
-    assert money.unpriced(c, 1) == {"": 1, "(others)": 1, "late": 2}
+    assert unpriced(c, 1) == {"": 1, "(others)": 1, "late": 2}
     assert pricing.reprice(c, PRICES) == 0
     assert pricing.reprice(c, {**PRICES, "late": Price(NUSD, NUSD, NUSD, NUSD)}) == 3
-    assert money.unpriced(c, 1) == {"(others)": 1}
+    assert unpriced(c, 1) == {"(others)": 1}
     assert c.execute("SELECT cost_nusd FROM trial WHERE trial_id = ?", (trial_id,)).fetchone()[0] == 4 * NUSD
     assert pricing.reprice(c, {"later": Price(NUSD, 0, 0, 0)}) == 1
-    assert money.unpriced(c, 1) == {}
+    assert unpriced(c, 1) == {}
     assert pricing.reprice(c, {"later": Price(9 * NUSD, 0, 0, 0)}) == 0, "what has a cost keeps it"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from marathond.core.money import MODEL_KINDS, Forecast, Purse, Rules, Sample, Spent, Work
 from marathond.core.plan import OpenCell
 from marathond.ledger.verbs.sql import LIVE, marks
+from marathond.ledger.verbs.unpriced import unpriced
 
 SAMPLES_MAX = 1_000
 """Newest ended trials that the forecast rests on."""
@@ -21,11 +22,6 @@ SAMPLES_MAX = 1_000
 _SPENT = """
 SELECT state = 'voided' AS void, sum(cost_nusd) AS cost_nusd, sum(priced) AS priced, sum(cut) AS cut
 FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY void"""
-
-_UNPRICED = """
-SELECT model, sum(unpriced) AS n FROM model_usage INDEXED BY model_usage_unpriced
-    CROSS JOIN trial ON trial.trial_id = model_usage.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
-WHERE unpriced > 0 AND account <> 'gate' AND campaign_id = ? GROUP BY model ORDER BY model"""
 
 
 def spent(c: sqlite3.Connection, campaign_id: int) -> Spent:
@@ -38,11 +34,6 @@ def spent(c: sqlite3.Connection, campaign_id: int) -> Spent:
         cut=sum(row["cut"] for row in rows.values()),
         unpriced=unpriced(c, campaign_id),
     )
-
-
-def unpriced(c: sqlite3.Connection, campaign_id: int) -> dict[str, int]:
-    """Model without a price → its requests with known usage.  ``''``: a model that neither answer nor request named."""
-    return {row["model"]: row["n"] for row in c.execute(_UNPRICED, (campaign_id,)).fetchall()}
 
 
 _SAMPLES = """

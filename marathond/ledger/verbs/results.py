@@ -19,7 +19,7 @@ from marathond.core.money import NUSD
 from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
-from marathond.ledger.verbs.imports import broken_off
+from marathond.ledger.verbs.readings import broken_off
 from marathond.ledger.verbs.sql import must, one, scalar
 from marathond.ledger.verbs.stored import progress, tasks_of
 

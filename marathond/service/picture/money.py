@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.money import Expected, Forecast, Rules, Sample, Spent, Work
-from marathond.ledger.verbs.money import unpriced
 from marathond.ledger.verbs.settings import Observation
 from marathond.ledger.verbs.status import ArmCounts, LiveTrial
+from marathond.ledger.verbs.unpriced import unpriced
 
 ALIVE_MS = 30_000
 """Older than this the gateway's sign of life says nothing about now."""
