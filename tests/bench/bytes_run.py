@@ -152,9 +152,7 @@ def rows(found: dict[str, Copied]) -> list[Row]:
         for what, text in (("socket", "through the engine's socket"), ("written", "written by our processes")):
             value = getattr(copied, f"{what}_mb")
             ratio = None if way == "bare" else value / getattr(floor, f"{what}_mb")
-            made.append(
-                Row(f"bytes-{what}-{way}", f"one trial, {names[way]}: {text}", value, "MB", ratio, "docker cp" if ratio else "", ours)
-            )
+            made.append(Row(f"{what}-{way}", f"one trial, {names[way]}: {text}", value, "MB", ratio, "docker cp" if ratio else "", ours))
     return made
 
 

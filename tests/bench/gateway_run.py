@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import structlog
@@ -28,6 +29,7 @@ from marathond.gateway import netns
 from marathond.gateway.files import Listener, key_hash, write_listener
 from marathond.gateway.serve import opened
 from marathond.ports.clock import SystemClock
+from tests.bench.rows import Row
 from tests.support.gateway_rig import HELLO, completed, event, free_port, host_socket, write_config
 
 STREAMS = 64
@@ -117,10 +119,10 @@ async def most_rss(pid: int, stop: asyncio.Event) -> float:
     return most
 
 
-async def measure(upstream: int, through: int, gateway_pid: int, rounds: int) -> dict[str, object]:
+async def measure(upstream: int, through: int, gateway_pid: int, rounds: int) -> dict[str, Any]:
     await a_round(through, "/v1", body(2_000))
     await a_round(upstream, "", body(2_000))
-    told: dict[str, object] = {"streams": STREAMS, "rounds": rounds}
+    told: dict[str, Any] = {"streams": STREAMS, "rounds": rounds}
     base = rss_mb(gateway_pid)
     for name, size in SIZES.items():
         stop = asyncio.Event()
@@ -154,7 +156,7 @@ def child(*argv: str) -> subprocess.Popen[str]:
     return process
 
 
-def run(rounds: int) -> dict[str, object]:
+def run(rounds: int) -> dict[str, Any]:
     """All figures, by request size; milliseconds and MB."""
     upstream, through = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="gwbench") as name:
@@ -184,6 +186,21 @@ def run(rounds: int) -> dict[str, object]:
             for process in children:
                 process.kill()
                 process.communicate()
+
+
+def rows(told: dict[str, Any]) -> list[Row]:
+    """Of what :func:`run` found."""
+    made = []
+    for name in SIZES:
+        found = told[name]
+        text = f"{STREAMS} streams, first byte, requests of {name}"
+        through, straight = found["through_median_ms"], found["straight_median_ms"]
+        made += [
+            Row(f"straight-{name}", f"{text}: straight to the provider", straight, "ms"),
+            Row(f"through-{name}", f"{text}: through the gateway", through, "ms", through / straight, "straight"),
+            Row(f"added-{name}", f"{text}: added, median", found["added_median_ms"], "ms", note=f"p95 {found['added_p95_ms']} ms"),
+        ]
+    return [*made, Row("memory", "gateway, memory after all", told["rss_mb"]["end"], "MB")]
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from marathond.ledger.open import create, open_readonly
 from marathond.ledger.verbs import admission, campaigns, networks, runs, status
 from marathond.ledger.verbs.unpriced import unpriced
 from marathond.ledger.writer import SqliteLedger
+from tests.bench.rows import Row
 from tests.support.big_ledger import fill_big
 from tests.support.ledgers import ENGINE, LEDGER_ID, T0, daemon_void, let_go, submission, subnet, task
 
@@ -93,6 +94,23 @@ def snapshot_ms(folder: Path) -> tuple[float, float]:
     plain, capped = median(Rules()), median(Rules({}, nusd(10**6), nusd(40)))
     reader.close()
     return plain, capped
+
+
+def rows(admitted_ms: float, commit_ms: float) -> list[Row]:
+    """Of what :func:`admission_ms` found."""
+    return [
+        Row("commit", "a bare one-row commit on this disk (FULL), median", commit_ms, "ms"),
+        Row(
+            "admission",
+            "admission (claim, trial, lease; FULL), median",
+            admitted_ms,
+            "ms",
+            admitted_ms / commit_ms,
+            "a bare commit",
+            kept=True,
+            bar=3.0,
+        ),
+    ]
 
 
 def main() -> None:

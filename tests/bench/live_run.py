@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from typing import Any
 
 from marathond.ledger.open import create, open_readonly
 from marathond.service import lag
+from tests.bench.rows import Row
 from tests.support.rig import make_task
 
 PATIENCE_S = 600.0
@@ -74,6 +76,7 @@ class Live:
     recovery_s: float
     recovery_cpu_s: float
     load: float
+    start_cpu_ms: float
 
     @property
     def per_trial(self) -> float:
@@ -158,6 +161,7 @@ class Scene:
 
 def measure(count: int, *, window_s: float = WINDOW_S, watch: tuple[str, ...] = ()) -> Live:
     """``watch``: options of the daemon's for who looks closer.  :raises RuntimeError: not all trials came to run, or to run on."""
+    floor_ms = start_cpu_ms()
     with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as name:
         scene = Scene(Path(name), count)
         with scene.engine(36_000):
@@ -197,6 +201,7 @@ def measure(count: int, *, window_s: float = WINDOW_S, watch: tuple[str, ...] = 
         recovery_s,
         recovery_cpu_s,
         os.getloadavg()[0],
+        floor_ms,
     )
 
 
@@ -208,6 +213,57 @@ def _steady(pid: int, window_s: float) -> tuple[float, float, float]:
         most = max(most, rss_mb(pid))
     passed = time.monotonic() - began
     return 100 * (cpu_s(pid) - began_s) / passed, most, 100 * (queued_s(pid) - waited_s) / passed
+
+
+def rows(found: Live) -> list[Row]:
+    """CPU time is compared with what the start of an interpreter took just before: machines differ, and so does one with its load."""
+    text, n = f"daemon with {found.trials} live trials", found.trials
+    bars = (25.0, 250.0, 50.0) if n == 400 else (None, None, None)
+    starts = f"load {found.load:.1f}, main thread queued for a CPU {found.queued:.0f} % of the time"
+    return [
+        Row(
+            f"processor-{n}",
+            f"{text}: processor, of a core",
+            found.share,
+            "%",
+            found.per_trial * 600 / found.start_cpu_ms,  # per cent of a second are 10 ms
+            "a Python's start, a minute",
+            kept=n == 100,
+            bar=bars[0],
+            note=f"{found.per_trial:.4f} % for each",
+        ),
+        Row(f"memory-{n}", f"{text}: memory", found.rss_mb, "MB", bar=bars[1]),
+        Row(
+            f"lag-{n}",
+            f"{text}: event loop late, p99",
+            found.p99_ms,
+            "ms",
+            bar=bars[2],
+            note=f"p50 {found.p50_ms}, max {found.max_ms}; {starts}",
+        ),
+        Row(f"start-{n}", f"{text}: from nothing until all run", found.start_s, "s", note=f"{found.start_cpu_s:.1f} s of the processor"),
+        Row(f"recovery-{n}", f"{text}: after kill -9 until all are taken over", found.recovery_s, "s"),
+        Row(
+            f"recovery-processor-{n}",
+            f"{text}: the same, of the processor",
+            found.recovery_cpu_s,
+            "s",
+            found.recovery_cpu_s * 1000 / n / found.start_cpu_ms,
+            "a Python's start, each",
+            kept=n == 100,
+        ),
+    ]
+
+
+def start_cpu_ms() -> float:
+    """Of ``python -c 'import sqlite3'``, the best of ten."""
+    best = float("inf")
+    for _ in range(10):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", "import sqlite3"], check=True, stdin=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best * 1000
 
 
 def line(found: Live) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 EXPECTED = Path(__file__).with_name("expected.json")
@@ -32,6 +32,11 @@ class Row:
     kept: bool = False
     bar: float | None = None
     note: str = ""
+
+
+def named(row: Row, part: str) -> Row:
+    """With its part's name in front of the key."""
+    return replace(row, key=f"{part}/{row.key}")
 
 
 def shown(value: float) -> str:

@@ -34,6 +34,8 @@ from tests.support.ledgers import ENGINE, LEDGER_ID, daemon_void, let_go, subnet
 SIZES = (1_000, 100_000, 1_000_000)
 FILES_MOST = 100_000
 """Result files of more trials than this are not made: their time is that of so many, in proportion, and marked."""
+KEPT = 100_000
+"""So many trials are compared by ``make bench-check``."""
 LOOK_AHEAD = 200
 CLAIMS = 25
 BIN = Path(sys.executable).parent
@@ -176,11 +178,10 @@ def measure(trials: int, *, rounds: int = 5, files: bool = True) -> Looked:
         )
 
 
-def rows(found: Looked, *, keep: bool) -> list[Row]:
-    """Of ``make bench``; ``keep``: for its check."""
+def rows(found: Looked) -> list[Row]:
     n = f"{found.trials:,} trials"
     scaled = f"files: of {FILES_MOST:,}, in proportion" if found.scaled else ""
-    bar = 300.0 if found.trials == 100_000 else None
+    bar = 300.0 if found.trials == KEPT else None
     made = [
         Row(f"status-{found.trials}", f"marathonctl status, whole, {n}", found.status_ms, "ms", bar=bar),
         Row(
@@ -190,7 +191,7 @@ def rows(found: Looked, *, keep: bool) -> list[Row]:
             "ms",
             found.status_cpu_ms / found.start_cpu_ms,
             "a Python with sqlite3",
-            keep,
+            kept=found.trials == KEPT,
             note=f"ledger {found.ledger_mb:,.0f} MB",
         ),
         Row(f"claim-{found.trials}", f"claim (look of the planner, claim, trial, lease; FULL), {n}", found.claim_ms, "ms"),
@@ -212,7 +213,7 @@ def main() -> None:
     from tests.bench.rows import table
 
     for trials in options.trials:
-        print("\n".join(table(rows(measure(trials, files=not options.no_files), keep=False))), flush=True)
+        print("\n".join(table(rows(measure(trials, files=not options.no_files)))), flush=True)
 
 
 if __name__ == "__main__":
