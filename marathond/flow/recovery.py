@@ -16,7 +16,7 @@ from marathond.core.errors import EngineError
 from marathond.core.model import TrialState, trial_label
 from marathond.flow import verify
 from marathond.flow.sight import remove_leftovers
-from marathond.flow.trial import void
+from marathond.flow.trial import name_in_log, void
 from marathond.flow.world import World, log
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import trials
@@ -51,6 +51,7 @@ async def recover(world: World, so_far: Recovered) -> None:
 async def _settle(world: World, trial_id: int, so_far: Recovered, slots: anyio.CapacityLimiter) -> None:
     async with slots:
         context = await world.ledger.read(cell_context, trial_id)
+        name_in_log(context)
         try:
             lost = await _lost(world, context)
         except EngineError as error:

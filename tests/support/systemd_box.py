@@ -60,7 +60,7 @@ _BOOT = (
 LABEL = "marathond-test-box"
 STATE, CONFIG = "/var/lib/marathond", "/etc/marathond/config.toml"
 PIP_S, IMPORT_S, PATIENCE_S = 900.0, 300.0, 300.0
-MAKE_S = 600.0
+MAKE_S = 1500.0
 
 
 class BoxError(AssertionError):
@@ -175,7 +175,7 @@ class Box:
         while time.monotonic() < end:
             if found := what():
                 return found
-            time.sleep(0.2)
+            time.sleep(0.5)  # most looks are a process in the box
         raise BoxError(f"not within {patience_s:g} s: {why}\n{self.story()}")
 
     def story(self) -> str:
