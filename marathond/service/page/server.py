@@ -48,6 +48,7 @@ COMPRESS_FROM = 1_400
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Server": "marathond",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -105,7 +106,12 @@ class PageServer:
                     self.address.path.unlink()
 
     def _connected(self) -> asyncio.Protocol:
-        return Turned() if len(self._server.connections) >= CONNECTIONS_MAX else self._server()
+        return Turned() if self.connections >= CONNECTIONS_MAX else self._server()
+
+    @property
+    def connections(self) -> int:
+        """Open ones."""
+        return len(self._server.connections)
 
     async def _sweep(self) -> None:
         """Ends connections that have lived too long, whatever they are doing."""
@@ -147,7 +153,7 @@ class PageServer:
 
     async def _route(self, request: web.BaseRequest) -> web.Response:
         path = request.path
-        match path.strip("/").split("/"):
+        match path.removeprefix("/").split("/"):
             case [""]:
                 return await self._page(request, self.sources.board, "", "parts")
             case ["parts"]:
