@@ -16,7 +16,7 @@ from marathond.cli.config_cmds import hidden
 from marathond.cli.output import Column, Screen, flow, print_json, say, screen, table, wrapped
 from marathond.core.contract import shown
 from marathond.core.text import clean, number, plural
-from marathond.core.unlike import Change, Done, Means, Named, Side, Unlike, unlike
+from marathond.core.unlike import HASH, Change, Done, Means, Named, Side, Unlike, unlike
 from marathond.ledger.verbs.stored import arms_of, campaign_by_name, tasks_of
 from marathond.service.picture.reader import campaign_id, reading
 from marathond.service.protocol import CallFailed, Exit
@@ -64,7 +64,7 @@ def side(c: sqlite3.Connection, name: str) -> Side:
         "campaign.replicates": row.replicates,
         "daemon.out_dir": row.out_dir,
     }
-    arms = {arm.name: {"kind": arm.kind, **arm.data} for arm in arms_of(c, row.campaign_id)}
+    arms = {arm.name: {"kind": arm.kind, HASH: arm.treatment_hash, **arm.data} for arm in arms_of(c, row.campaign_id)}
     tasks = {}
     for task in tasks_of(c, row.campaign_id):
         limit_s = None if task.declared_limit_ms is None else task.declared_limit_ms / 1000

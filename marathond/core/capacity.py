@@ -35,7 +35,8 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class OneMore:
-    """``starts``: cells that would begin at once beyond those that begin anyhow; None: unknown, ``then`` says why.
+    """``starts``: cells that would begin at once beyond those that begin anyhow; None: unknown, ``then`` says why.  Below 0 where a large
+    one that waited for a network would take the room of several.
 
     ``then``: what the rest would wait for; empty: nothing would wait.
     """

@@ -15,6 +15,7 @@ from marathond.core.contract import ABSENT, differences
 
 NAMED = 5
 """Names in one warning."""
+HASH = "treatment_hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,12 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
 
 
 def _named(a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str, Any]]) -> tuple[Named, ...]:
-    return tuple(Named(name, changes) for name in a if name in b and (changes := _changes(a[name], b[name])))
+    return tuple(Named(name, _telling(changes)) for name in a if name in b and (changes := _changes(a[name], b[name])))
+
+
+def _telling(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """A hash says that something differs; where what differs is told, it tells nothing more."""
+    return tuple(each for each in changes if each.where != HASH) or changes
 
 
 def _only(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, ...]:
