@@ -34,6 +34,7 @@ class PageThread:
         self.where = ""
         self.failed: str | None = None
         self._place, self._listen = place, listen
+        self._wanted = True
         self._stop: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
@@ -45,7 +46,8 @@ class PageThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Asks it to end; from any thread."""
+        """Asks it to end, also before it has begun; from any thread."""
+        self._wanted = False
         if self._stop is not None:
             self._stop()
 
@@ -69,6 +71,8 @@ class PageThread:
                 loop.call_soon_threadsafe(stop.set)
 
         self._stop = end
+        if not self._wanted:
+            return
         sources = Sources(self._place)
         try:
             await serve(sources, parse(self._listen), stop, self._listens)

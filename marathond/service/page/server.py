@@ -197,7 +197,8 @@ class PageServer:
         fresh = {"ETag": f'"{screen.version}"', "X-As-Of": screen.at, "X-Again": f"{screens.kept.pause_s:.0f}"}
         if had == screen.version:
             return web.Response(status=304, headers=fresh)
-        body = canonical_json({"version": screen.version, "parts": screens.changed(screen, had)}).encode("utf-8", "replace")
+        told = {"version": screen.version, "title": screen.title, "parts": screens.changed(screen, had)}
+        body = canonical_json(told).encode("utf-8", "replace")
         answer = _packed(request, body, "application/json")
         answer.headers.update(fresh)
         return answer

@@ -256,10 +256,10 @@ def live_rows(status: Status) -> list[Live]:
     return rows
 
 
-def event_rows(board: Board) -> list[tuple[str, int, str, str, str, str]]:
-    """(when, trial, event, task, arm, detail), newest first."""
+def event_rows(board: Board) -> list[tuple[int, str, int, str, str, str, str]]:
+    """(number, when, trial, event, task, arm, detail), newest first."""
     now = board.status.now_ms
-    return [(clock(e.at_ms, now), e.trial_id, e.event.replace("_", " "), e.task, e.arm, fields(e.detail)) for e in board.events]
+    return [(e.event_id, clock(e.at_ms, now), e.trial_id, e.event.replace("_", " "), e.task, e.arm, fields(e.detail)) for e in board.events]
 
 
 def counted(count: int, word: str) -> str:

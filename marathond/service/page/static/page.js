@@ -25,24 +25,27 @@
     children(old, fresh);
   }
 
+  // Rows go by their key.  What is no longer wanted is taken out rather than what stays moved: a node that moves loses the focus.
   function children(old, fresh) {
-    const named = new Map();
+    const wishes = [...fresh.childNodes], kept = new Set(wishes.map(key).filter(Boolean)), named = new Map();
     for (const child of old.childNodes) if (key(child)) named.set(key(child), child);
     let here = old.firstChild;
-    for (const wanted of [...fresh.childNodes]) {
+    const drop = () => { const next = here.nextSibling; here.remove(); here = next; };
+    for (const wanted of wishes) {
+      while (here && ((key(here) && !kept.has(key(here))) || (here.nodeType !== 1 && wanted.nodeType === 1))) drop();
       const known = key(wanted) && named.get(key(wanted));
       if (known && same(known, wanted)) {
         if (known !== here) old.insertBefore(known, here); else here = here.nextSibling;
         morph(known, wanted);
       } else if (here && same(here, wanted)) {
-        const next = here.nextSibling;
-        morph(here, wanted);
-        here = next;
+        const there = here;
+        here = here.nextSibling;
+        morph(there, wanted);
       } else {
         old.insertBefore(wanted, here);
       }
     }
-    while (here) { const next = here.nextSibling; here.remove(); here = next; }
+    while (here) drop();
   }
 
   function tell(words) { if (say.textContent !== words) say.textContent = words; }
@@ -83,7 +86,7 @@
       at = answer.headers.get("X-As-Of") || at;
       wait = Number(answer.headers.get("X-Again")) || wait;
       document.getElementById("at").textContent = at;
-      if (body) { put(body.parts); version = body.version; }
+      if (body) { put(body.parts); document.title = body.title; version = body.version; }
       found();
     } catch (error) {
       lost();
