@@ -19,13 +19,15 @@ Tokens = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Answered:
-    """``conversation``: the client's thread; ``step``: of the script, None where it was not played."""
+    """``conversation``: the client's thread; ``step``: of the script, None where it was not played; ``poll``: how often its command
+    had been asked for before, which a slow one is."""
 
     outcome: Outcome
     conversation: str
     turn: str
     step: int | None
     tokens: Tokens | None
+    poll: int = 0
 
 
 class Answers(Recorder):
@@ -43,7 +45,7 @@ class Answers(Recorder):
         usage = fields.get("usage")
         tokens = None if usage is None else (usage["input"], usage["cached"], usage["output"], usage["reasoning"])
         told = (str(fields.get("conversation") or ""), str(fields.get("turn") or ""))
-        self.all.append(Answered(outcome, *told, fields.get("step"), tokens))
+        self.all.append(Answered(outcome, *told, fields.get("step"), tokens, fields.get("poll") or 0))
         with self.path.open("a") as file:
             file.write(json.dumps({"n": number, "at_s": round(at_s, 3), "outcome": outcome, **fields}) + "\n")
 
