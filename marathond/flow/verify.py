@@ -55,7 +55,11 @@ _ONE_READING = threading.Lock()
 
 # $1: where the tests were uploaded.  The final place is cleared first: the agent may have left something there (fault c11).  Something of
 # the agent's that still lives may put it back at once; then mv would move the tests INTO it, and the agent's own would be run.
+# What an earlier life uploaded goes: Docker may still carry out that life's order to put it in place, after its death, while the verifier
+# of this one runs; it then finds nothing, and touches nothing.
 PREPARE = """
+if [ ! -d "$1" ]; then echo "$1 is gone: another upload took its place"; exit 1; fi
+for old in /.marathond-tests-*; do [ "$old" = "$1" ] || rm -rf "$old"; done
 rm -rf /tests && mv "$1" /tests && chmod +x /tests/test.sh || exit 1
 if [ -e "/tests/${1##*/}" ]; then echo "/tests came back while it was replaced"; exit 1; fi
 """

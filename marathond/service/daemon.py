@@ -269,11 +269,12 @@ class Daemon:
         """Up to READY and beyond; beside the wait for a stop, which must not wait for an engine that hangs (fault f08)."""
         assert self.world is not None
         self._life = Life(self.world, group)
+        # From the start: recovery beside an engine that hangs writes nothing for minutes, and one that was replaced meanwhile is to end.
+        group.start_soon(self._watchdog, name="watchdog")
         await self._life.begin()
         await self._patient.write(runs.mark_ready, now_ms=self.clock.wall_ms())
         self.notifier.ready(self._status_line())
         log.info("ready", pid=os.getpid(), degraded=self.degraded or None)
-        group.start_soon(self._watchdog, name="watchdog")
         group.start_soon(self._keep_settings, name="settings")
         group.start_soon(roots.watch, self.world, name="roots")
         if channels := channels_of(self._began.notify):

@@ -297,7 +297,7 @@ class Invariants:
             if judged:
                 self._agent_starts(container)
             self._agents[container.id].add(process.session)
-        elif judged and (name == VERIFIER or argv[2:3] == (PREPARE,)):
+        elif judged and (name == VERIFIER or (argv[2:3] == (PREPARE,) and argv[4] in container.uploads)):  # else it finds nothing to do
             if self._alive_sessions(container, self._agents):
                 self._broken("no verifier beside a living agent", f"in {container.name}")
             if self._alive_sessions(container, self._verifiers):

@@ -75,10 +75,10 @@ class SimDaemon(Daemon):
     async def _begin(self, group: TaskGroup) -> None:
         assert self.world is not None
         self._life = Life(self.world, group)
+        group.start_soon(self._watchdog, name="watchdog")
         await self._life.begin()
         await self.ledger.write(runs.mark_ready, now_ms=self.clock.wall_ms())
         self.sim.trace.add(f"ready {self.degraded}")
-        group.start_soon(self._watchdog, name="watchdog")
         group.start_soon(self._keep_settings, name="settings")
         await self._life.go_on()
 

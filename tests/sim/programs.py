@@ -131,8 +131,10 @@ class Programs:
         async def run(box: Box) -> int:
             uploads = box.container.uploads
             if folder not in uploads:
-                box.say(f"mv: cannot stat '{folder}'")
+                box.say(f"{folder} is gone: another upload took its place")
                 return 1
+            for old in [target for target in uploads if target.startswith("/.marathond-tests-") and target != folder]:
+                del uploads[old]
             if bad:
                 box.say("/tests came back while it was replaced")
                 return 1

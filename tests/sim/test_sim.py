@@ -26,7 +26,14 @@ def test_f02_no_seed_breaks_an_invariant(seeds: range) -> None:
     assert corpus.problems(seeds) == []
 
 
-@pytest.mark.parametrize("seed", [pytest.param(1446, id="voided by a person while it was taken over and its task's files had changed")])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(1446, id="voided by a person while it was taken over and its task's files had changed"),
+        pytest.param(2340, id="replaced while it recovered beside an engine that hangs: it wrote nothing, so it met no refusal"),
+        pytest.param(2505, id="a dead life's order to put tests in place came while the next life's verifier ran"),
+    ],
+)
 def test_f02_a_seed_that_broke_one_once_breaks_none(seed: int) -> None:
     """Beyond the corpus; found by longer searches."""
     assert corpus.problems(range(seed, seed + 1)) == []
