@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from marathond.core.errors import EngineError, EngineUnreachable
 from marathond.core.model import cell_label, trial_label
+from marathond.core.order import Expected
 from marathond.core.plan import Host as HostFacts
 from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan
 from marathond.core.subnets import NetworkSubnets, auto_capacity
@@ -29,7 +30,7 @@ from marathond.flow.turns import closed
 from marathond.flow.ways import sign_of_life
 from marathond.flow.world import Handle, World, log
 from marathond.ledger.errors import RuleBroken
-from marathond.ledger.verbs import admission, campaigns, findings, networks, settings
+from marathond.ledger.verbs import admission, campaigns, findings, networks, ordering, settings
 from marathond.ledger.verbs.campaigns import StoredTask
 from marathond.ports.host import HostUnknown
 from marathond.tasks.support import check_host
@@ -72,15 +73,15 @@ class Scheduler:
         world = self.world
         await self._breaker.look()
         await self._money.begin()
-        fixed = world.fixed
-        snapshot = await world.ledger.read(
-            admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
-        )
+        snapshot = await self._snapshot()
         host = await self._host(snapshot)
         closed_now = host.engine_down or host.disk_low or host.verifying_alone  # what fills a disk faster than a build?
         if snapshot.open_total and not closed_now:
             await self._want_images(snapshot)
-        decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
+        decided = self._plan(snapshot, host)
+        while await self._begins(decided):
+            snapshot = await self._snapshot()
+            decided = self._plan(snapshot, host)
         if decided.admissions and (blind := await self._sight.problem()):
             waits = Waiting("ENGINE", snapshot.open_total, f"ENGINE ({blind})")
             decided = Plan((), (waits,))
@@ -93,6 +94,29 @@ class Scheduler:
         if admitted:
             world.wake.ring()
         return admitted
+
+    async def _snapshot(self) -> Snapshot:
+        fixed = self.world.fixed
+        return await self.world.ledger.read(
+            admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
+        )
+
+    def _plan(self, snapshot: Snapshot, host: HostFacts) -> Plan:
+        return plan(snapshot, self.world.knobs.limits, host, ready_tasks=self.world.images.keys(), now_ms=self.world.clock.wall_ms())
+
+    async def _begins(self, decided: Plan) -> bool:
+        """Before the first cell of a replicate is admitted, its blocks learn their order; True: plan again.  Once per replicate."""
+        world = self.world
+        if not decided.admissions or world.knobs.expected is not Expected.LEARNED:
+            return False
+        campaign_id, slots = world.fixed.campaign_id, world.knobs.limits.concurrency
+        replicate = await world.ledger.read(ordering.due, campaign_id, [cell.cell_id for cell in decided.admissions])
+        if replicate is None:
+            return False
+        now_ms = world.clock.wall_ms()
+        moved = await world.ledger.write(ordering.begin, campaign_id, replicate, slots=slots, now_ms=now_ms)
+        log.info("replicate_begins", replicate=replicate, moved=moved)
+        return True
 
     async def _want_images(self, snapshot: Snapshot) -> None:
         missing = {cell.task_id for cell in snapshot.open_cells} - self.world.images.keys()

@@ -17,6 +17,7 @@ from marathond.core.belongings import is_ours
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, failed_itself
 from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
+from marathond.core.order import Expected
 from marathond.core.plan import Limits
 from marathond.core.score import Overrides
 from marathond.ports.agent import RunDir
@@ -107,6 +108,7 @@ class Knobs:
     breaker_pause_s: float
     disk_floor_percent: float
     disk_floor_bytes: int
+    expected: Expected = Expected.LEARNED
 
 
 class Wake:

@@ -12,6 +12,7 @@ from typing import Any
 
 from marathond.core import money
 from marathond.core.judge import seen_by_tasks
+from marathond.core.order import Expected
 from marathond.core.plan import Limits
 from marathond.core.score import Overrides, rules_from_data
 from marathond.flow.world import Fixed, Knobs, Ways
@@ -44,6 +45,7 @@ def knobs_from(values: Mapping[str, Any]) -> Knobs:
         breaker_pause_s=get("breaker_pause_s"),
         disk_floor_percent=get("disk_floor_percent"),
         disk_floor_bytes=int(get("disk_floor_gb") * (1 << 30)),
+        expected=Expected(get("expected")),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from marathond.core.errors import ConfigError
-from marathond.core.order import Order
+from marathond.core.order import Expected, Order
 
 KnobValue = int | float | str
 
@@ -53,6 +53,12 @@ KNOBS: dict[str, Knob] = {
         Knob("network.margin", 2, "networks left free for others (mode auto)", low=0, high=1000),
         Knob("admission.concurrency", 4, "trials at one time", low=1, high=1000),
         Knob("admission.order", Order.REPLICATE_MAJOR.value, "in which order cells are started", choices=tuple(o.value for o in Order)),
+        Knob(
+            "admission.expected",
+            Expected.LEARNED.value,
+            "how long a task is taken to last when a replicate begins",
+            choices=tuple(o.value for o in Expected),
+        ),
         Knob("admission.seed", 1, "of the order's ties", low=0, high=2**63 - 1),
         Knob("admission.cpu_overcommit", 1.0, "cores promised per core of the host", low=0, high=64, low_open=True),
         Knob("admission.memory_overcommit", 1.0, "memory promised per memory of the host", low=0, high=16, low_open=True),

@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from marathond.core import paths
 from marathond.core.model import AfterAgent, AgentKind, Drive, LoopXProfile
-from marathond.core.order import Order
+from marathond.core.order import Expected, Order
 from marathond.core.proxies import EXCEPTIONS, PROXY_VARIABLES, leads_to_itself
 from marathond.core.subnets import SMALLEST_PREFIX
 from marathond.service.knobs import KNOBS
@@ -226,6 +226,7 @@ class Admission(Section):
 
     concurrency: Annotated[Int, _knob("admission.concurrency")] = 4
     order: Annotated[Order, _knob("admission.order")] = Order.REPLICATE_MAJOR
+    expected: Annotated[Expected, _knob("admission.expected")] = Expected.LEARNED
     seed: Annotated[Int, _knob("admission.seed")] = 1
     cpu_overcommit: Annotated[Num, _knob("admission.cpu_overcommit")] = 1.0
     memory_overcommit: Annotated[Num, _knob("admission.memory_overcommit")] = 1.0

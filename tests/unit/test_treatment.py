@@ -89,6 +89,7 @@ OTHER: dict[str, object] = {
     "network.cap": 12,
     "admission.concurrency": 12,
     "admission.order": "arm-major",
+    "admission.expected": "declared",
     "admission.seed": 9,
     "admission.passes": 9,
     "limits.gate_timeout_s": 61,

@@ -15,11 +15,11 @@ from typing import Any
 from marathond.core.disclosure import Conditions
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
-from marathond.core.order import CellKey, Order, order_cells
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
 from marathond.ledger.verbs.contrasts import declare
 from marathond.ledger.verbs.disclosures import disclose
+from marathond.ledger.verbs.ordering import reorder
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
 from marathond.ledger.verbs.stored import (
@@ -258,27 +258,6 @@ def _cells(c: sqlite3.Connection, campaign_id: int, replicates: int) -> int:
            ORDER BY block_id, arm_id""",
         (campaign_id,),
     ).rowcount
-
-
-def reorder(c: sqlite3.Connection, campaign_id: int, *, order: str, seed: int) -> int:
-    """Plan the places of all cells anew; returns how many moved.  Operational: which cells are done does not matter."""
-    rows = c.execute(
-        """SELECT cell_id, ordinal, task.name AS task, arm.name AS arm, replicate, declared_limit_ms
-           FROM cell JOIN task USING (task_id) JOIN arm USING (arm_id) WHERE cell.campaign_id = ?""",
-        (campaign_id,),
-    ).fetchall()
-    limits = {row["task"]: None if row["declared_limit_ms"] is None else row["declared_limit_ms"] / 1000 for row in rows}
-    at = {(row["task"], row["arm"], row["replicate"]): row for row in rows}
-    keys = [CellKey(task, arm, replicate, limits[task]) for task, arm, replicate in at]
-    names = [arm.name for arm in arms_of(c, campaign_id)]
-    moves = []
-    for place, key in enumerate(order_cells(keys, order=Order(order), seed=seed, arms=names), start=1):
-        row = at[key.task, key.arm, key.replicate]
-        if row["ordinal"] != place:
-            moves.append((place, row["cell_id"]))
-    c.executemany("UPDATE cell SET ordinal = ? WHERE cell_id = ?", moves)
-    c.execute("UPDATE campaign SET cell_order = ?, seed = ? WHERE campaign_id = ?", (order, seed, campaign_id))
-    return len(moves)
 
 
 CHANGED_MAX = 8
