@@ -30,8 +30,8 @@ from marathond.ledger.verbs.usage import JOURNAL, JournalRow
 
 LOOK_S = 1.0
 """How often the journal and the gateway's files are looked at."""
-LISTENERS_SHARE, LISTENERS_MS = 100, 10_000
-"""Listeners' acks are read again after so many times what reading them took, and within so long."""
+TRIALS_PER_S = 50
+"""Of so many trials the listeners' acks are read in a second."""
 BATCH = 500
 """Records of one transaction: some ten milliseconds for the one writer."""
 COMPARE_MS = 5_000
@@ -178,11 +178,10 @@ class Intake:
 
     async def _shut_listeners(self) -> dict[str, tuple[str, str]]:
         """Reads a file for each listener; of hundreds therefore not at every look."""
-        began_ms = self.world.clock.mono_ms()
-        if began_ms >= self._listeners_due_ms:
+        now_ms = self.world.clock.mono_ms()
+        if now_ms >= self._listeners_due_ms:
+            self._listeners_due_ms = now_ms + len(self.world.driven) // TRIALS_PER_S * 1000
             self._shut = await ways.shut_listeners(self.world)
-            ended_ms = self.world.clock.mono_ms()
-            self._listeners_due_ms = ended_ms + min(LISTENERS_MS, LISTENERS_SHARE * (ended_ms - began_ms))
         return self._shut
 
     async def _of_gateway(self) -> list[Found]:
