@@ -13,6 +13,7 @@ from marathond.demo.host import SetupError
 from marathond.staging.manifest import StagedTree
 from tests.support.harbor_env import harbor_env
 from tests.support.loopx_env import loopx_tree
+from tests.support.published import configurations_watched
 
 # How long an example takes says how busy the machine is, and nothing about the code; and examples by chance fail by chance: every run has
 # the same ones.  `HYPOTHESIS_PROFILE=search` looks for new ones.
@@ -21,6 +22,13 @@ settings.register_profile("search", parent=settings.get_profile("repeatable"), d
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _configurations_are_as_published() -> Generator[None]:
+    """Every configuration that a test loads is right by docs/schema/config.schema.json, too."""
+    with configurations_watched():
+        yield
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def report(
     from marathond.cli import report as view
 
     if columns:
-        view.show_columns(screen())
+        view.show_columns(screen(), as_json=as_json is not None)
         return
     if pair and against is None:
         raise CallFailed("report: --pair needs --against", Exit.USAGE)

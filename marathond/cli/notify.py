@@ -67,6 +67,8 @@ def test(settings: Settings, now_ms: int, *, as_json: bool) -> int:
     """Send a message over every channel, once; 1 when one of them did not take it, or there is none."""
     channels = channels_of(settings.notify)
     if not channels:
+        if as_json:
+            print_json([])
         note("notify: nobody is told: set command or webhook in [notify]")
         return Exit.FAILED
     notice = Notice("test", "test", "this is a test", f"sent by {getpass.getuser()} with marathonctl notify --test")

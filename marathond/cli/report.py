@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.cli.output import Column, Screen, note, say, screen, table
+from marathond.cli.output import Column, Screen, note, print_json, say, screen, table
 from marathond.cli.report_text import render
 from marathond.core.errors import LedgerRefused, Refused
 from marathond.core.results import Results
@@ -163,8 +163,11 @@ def _compared(results: Results, other: Results | None, pairs: Sequence[tuple[str
     return make(results, compare(results, other, pairs=pairs), other, anyway=anyway)
 
 
-def show_columns(where: Screen) -> None:
+def show_columns(where: Screen, *, as_json: bool = False) -> None:
     """What each column of the CSV means."""
+    if as_json:
+        print_json(COLUMNS)
+        return
     for line in table((Column("column"), Column("meaning", least=20, wrap=True)), list(COLUMNS.items()), where):
         say(line)
 

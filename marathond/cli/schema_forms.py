@@ -26,11 +26,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``lines``: a stream, an object a line.  ``null_where_withheld``: fields that a report keeps back; then no float is sure, either."""
+    """``lines``: a stream, an object a line.  ``null_where_withheld``: names of fields that are kept back at times; then no float is sure,
+    either."""
 
     cases: tuple[Case, ...]
     lines: bool = False
-    null_where_withheld: tuple[str, ...] = ()
+    null_where_withheld: str = ""
 
 
 def _one(*parts: str, lines: bool = False) -> Form:
@@ -53,6 +54,11 @@ FORMS: Mapping[str, Form] = {
     "sql": _many("cli.sql:Row"),
     "wait": _one("cli.wait:Waited"),
     "plan": _one("cli.plan:CampaignPlan"),
+    "tail": _one("cli.happened:Line", lines=True),
+    "history": _one("cli.happened:Line", lines=True),
+    "diff": _one("core.unlike:Unlike"),
+    "capacity": _one("service.picture.capacity:Capacity"),
+    "explain": _many("cli.explain:Explained"),
     "doctor": _one("cli.doctor:Shown"),
     "audit": _one("cli.audit:Shown"),
     "void": Form((Case(("service.answers:VoidAnswer",)), Case(("service.answers:VoidPreview",), when="--dry-run"))),
@@ -78,6 +84,9 @@ FORMS: Mapping[str, Form] = {
         (Case(("cli.notify:NoticeShown",), many=True), Case(("cli.notify:Channel", "service.channels:Answer"), many=True, when="--test"))
     ),
     "clean": Form((Case(("cli.clean:LedgersSeen",)), Case(("cli.clean:Orphan",), many=True, when="--ledger ID"))),
+    "archive": _one("cli.archive:Kept"),
+    "prune": _one("cli.archive:Kept"),
+    "sizes": _one("cli.sizes:Sizes"),
     "init": _one("cli.house:Made"),
     "ledger adopt": _one("cli.house:AdoptedShown"),
     "ledger check": _one("cli.house:Checked"),
@@ -91,7 +100,10 @@ FORMS: Mapping[str, Form] = {
     "arms show": _one(*_ARM, "cli.arms:Record"),
     "arms diff": _one("cli.arms_diff:Shown"),
     "disclosures": _one("cli.disclosures:Shown"),
-    "report": Form((Case(("report.tables:Whole",)),), null_where_withheld=("spent_usd", "voids_usd")),
+    "report": Form(
+        (Case(("report.tables:Whole",)), Case(("report.tables:Columns",), when="--columns")),
+        null_where_withheld="report.tables:SUMS",
+    ),
     "import": _one("cli.import_runs:Shown"),
     "config check": _one("cli.config_cmds:Checked"),
     "config show": _one("cli.config_cmds:Shown"),
@@ -101,6 +113,8 @@ FORMS: Mapping[str, Form] = {
 
 EXEMPT: Mapping[str, str] = {
     "exec": "what it prints is the command's in the container, byte for byte",
+    "top": "a screen that stays; its facts are those of status --json, show --json and logs --json",
+    "page": "it serves until it is ended; what it serves for programs is /metrics, /livez and /readyz",
 }
 """Commands without ``--json``, and why."""
 
@@ -124,7 +138,8 @@ def schema(name: str) -> dict[str, Any]:
     form = FORMS[name]
     parts = [[_type(each) for each in case.parts] for case in form.cases]
     made, defs = make.output_schema(parts, many=[case.many for case in form.cases])
-    if kept := frozenset(form.null_where_withheld):
+    if form.null_where_withheld:
+        kept = frozenset(_type(form.null_where_withheld))
         made, defs = make.with_nulls(made, kept), make.with_nulls(defs, kept)
     frame = {"$schema": make.DIALECT, "$id": f"urn:marathond:schema:{make.MAJOR}:{name.replace(' ', '-')}", "$comment": make.PROMISE}
     title = "a refused command's last line on stderr" if name == ERROR else f"marathonctl {name} --json"

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from marathond.cli.schema_words import words_of
+from marathond.cli.schema_words import with_unit, words_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAJOR = 1
@@ -149,9 +149,10 @@ def _told(schema: JsonSchemaValue, kind: type) -> JsonSchemaValue:
         schema = {"description": whole, **schema}
     beside = attribute_words(kind)
     for name, field in schema.get("properties", {}).items():
-        text = field.pop("description", "") or params.get(name) or beside.get(name) or said_of(name, whole) or words_of(name)
+        own, said = field.pop("description", "") or params.get(name) or beside.get(name), said_of(name, whole)
+        text = own or (said if f"`{name}`:" in said else words_of(name) or said)
         if text:
-            schema["properties"][name] = {"description": text, **field}
+            schema["properties"][name] = {"description": with_unit(name, text), **field}
     return schema
 
 

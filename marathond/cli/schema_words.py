@@ -19,6 +19,8 @@ added_tasks: tasks that are new
 after_agent: what happens to processes that the agent detached on purpose
 agent: the agent's start and end; null: it was not started
 agent_limit: the agent's limit; null: it has none that is known
+agents_beside: agents of others that ran on the engine meanwhile; null: not looked at
+alive: whether the daemon runs; null: nobody can tell
 all_of: share of the tasks of which all k tries succeed
 alone: whether nothing else runs beside it
 already: who did the same before; null or empty: nobody
@@ -28,7 +30,10 @@ arm: name of the arm
 arm_data: the arm's row as it was submitted
 arm_id: number of the arm in the ledger
 arms: the arms
+arms_only_a: arms that only a has
+arms_only_b: arms that only b has
 artifacts: files that were exported, with their hashes
+at: when, ISO-8601 UTC
 at_k: pass@k and pass^k
 at_least_one: share of the tasks of which one of k tries succeeds
 attempt: which trial of its cell it is, from 1
@@ -45,13 +50,17 @@ both: pairs in which both arms solved it
 budget: the budget
 budget_ended: whether a budget (time, tokens, money, turns) ended the agent, or the share of which one did; null: not known
 build_failed: cells whose score is flagged build_failed
+by_arm: means by arm, over the cells that count in both
 by_ending: scores by how the agent ended
+by_task: means by task, over the cells that count in both
 campaign: name of the campaign; null: none, or of the whole ledger
 campaign_id: number of the campaign in the ledger; null: of the whole ledger
 campaigns: the campaigns, or how many there are
 cap: most of them at one time
 cell_id: number of the cell: 12 is c0012
 cells: the cells, or how many there are
+cells_a: cells of a
+cells_b: cells of b
 changed: whether anything was changed
 changes: what differs, by column
 channel: a way to tell somebody, by name
@@ -70,6 +79,7 @@ contrasts: pairs of arms that are compared
 count: how many; the lists beside it may be shorter
 counts_pass: whether it used up one of the cell's passes
 cpus: cores; null: not declared
+cpus_of: cores that may be promised
 created: whether the campaign is new
 cut: requests whose usage nobody knows, for they broke off
 cwd: folder in the container; null: the image's
@@ -87,7 +97,10 @@ disclosure_version: of the disclosures, as stored; 0: none are
 disclosures: what a reader must be told
 docker_id: the engine's id of the container; null: not known
 done: cells that have a result
+done_a: cells of a that count
+done_b: cells of b that count
 drive: how codex is driven: turn, goal or wake
+disk: file systems that the daemon watches; null: not looked at lately
 dry_run: true: nothing was changed
 effort: the model's reasoning effort; null: its own
 ended_by: how the agent ended; null: not known, or not yet
@@ -154,6 +167,7 @@ mean_a: mean of arm a
 mean_b: mean of arm b
 means: what it means
 median: median
+memory_mb_of: MiB of memory that may be promised
 metric: reward, partial or test_rate
 metrics: by metric
 mode: explicit: subnets of ours; auto: the engine's own pools
@@ -167,7 +181,9 @@ neither: pairs in which no arm solved it
 network: the network
 network_id: the engine's id of the network; null: not made yet
 network_name: the network's name
+networks: networks in use
 networks_cap: most networks of ours at one time
+networks_of: networks that may be in use; null: not known
 new: what it is now
 notes: sentences that must stand beside the numbers
 notice_id: number of the notice
@@ -178,6 +194,7 @@ old_ledger_id: id of the ledger before
 only_b: pairs that arm b alone solved
 oom_killed: whether the engine killed a process for want of memory; null: not known
 open: cells that nothing holds; of findings: how many are open
+operation: settings that decide no result
 oracle_failures: endings of the task's own solution, by code
 order: in which order cells are started
 origin: where it comes from
@@ -202,6 +219,8 @@ parked_arms: cells of single arms that will park
 parked_cells: cells that will park
 parks: what is parked, and why
 partial: partial score, 0 to 1; null: there is none
+partial_a: mean partial score of a; null: none
+partial_b: mean partial score of b; null: none
 path: path
 phase: what the trial is doing
 pid: number of the process
@@ -233,6 +252,8 @@ review_code: why it waits for a person; null: it does not
 review_id: number of the review
 reviews: its reviews
 reward: reward, 0 to 1; null: there is none, or it is not known
+reward_a: mean reward of a; null: none
+reward_b: mean reward of b; null: none
 reward_source: file and key that the reward was read from
 role: what it is for
 round: which round, from 1
@@ -254,10 +275,13 @@ seq: number in the trial's order of events, from 1
 severity: info, warning, error or stop_loss
 sha256: SHA-256, hexadecimal
 side: whose void: infrastructure or operator
+slots: trials at one time
+slots_of: trials that may run at one time
 solved: how many were solved
 source: where it is from
 sources: what is counted by, and whether it is alive
 standing: whether it stands
+starts: cells that would begin
 state: its state
 stop_id: number of the stop
 stops: what keeps admission closed
@@ -273,10 +297,15 @@ task_digest: hash of the task's content; null: it could not be read
 task_id: number of the task in the ledger
 task_path: folder of the task
 tasks: the tasks, or how many there are
+tasks_only_a: tasks that only a has
+tasks_only_b: tasks that only b has
 test_rate: share of tests passed, 0 to 1; null: there is none
+test_rate_a: mean share of tests passed of a; null: none
+test_rate_b: mean share of tests passed of b; null: none
 tests_passed: tests that passed; null: not told
 tests_total: tests there are; null: not told
 text: the words
+then: what would be in the way then
 these_tasks: the estimand "these tasks"; null: none
 times: how often it was seen
 title: its title
@@ -287,6 +316,7 @@ token: of the claim: only who knows it may write
 token_budget: tokens that the goal may use; null: no such limit
 tokens: tokens in and out together; null: not known
 total: of how many; null: not known
+treatment: what all cells share and what is compared
 trial: the trial, such as t0871, or what is known of it; null: there is none
 trial_id: number of the trial: 871 is t0871
 trials: the trials, or how many there are
@@ -299,6 +329,7 @@ unknown: of how many it is not known
 unparked: cells that are open again
 unpriced: requests without a price
 unseen: what could not be seen
+until_ms: until when, in milliseconds since 1970-01-01T00:00:00Z; null: until a person ends it
 usage: use of the model, by account and model
 used: trials in which it was used
 user: user in the container; null: the image's
@@ -312,7 +343,10 @@ voided: what was voided, or how many
 voids: voided trials
 waiting: what open cells wait for; null: not known
 warnings: what was tolerated in it
+what: what it is of, or what happened
+where: where, as a path of names
 why: why, in words; empty: there is nothing to say
+why_down: why the daemon does not run, in words; empty: it does
 would_void: trials that would be voided
 """
 
@@ -331,6 +365,9 @@ UNITS = (
     ("_tokens", "number of tokens"),
     ("_hash", "hash, with its kind before it"),
 )
+_UNIT_WORDS = ("milliseconds", "seconds", "bytes", "MiB", "percent", "dollar", "token", "hash")
+INSTANTS = frozenset({"as_of_ms", "at_ms", "created_ms", "limit_from_ms", "now_ms", "oldest_review_ms", "until_ms"})
+"""Instants whose names could be durations."""
 WORDS |= {
     "at_ms": UNITS[0][1],
     "bytes": "size, in bytes",
@@ -344,8 +381,19 @@ def words_of(name: str) -> str:
     """Empty: nothing is known of it."""
     if name in WORDS:
         return WORDS[name]
-    for suffix, unit in UNITS:
-        if name.endswith(suffix):
-            what = name.removesuffix(suffix).replace("_", " ")
-            return f"{what}: {unit}"
-    return ""
+    suffix, unit = _unit(name)
+    return f"{name.removesuffix(suffix).replace('_', ' ')}: {unit}" if unit else ""
+
+
+def with_unit(name: str, text: str) -> str:
+    """A field's own words with the unit that its name tells, where they do not tell it."""
+    _, unit = _unit(name)
+    if not text or not unit or any(word in text for word in _UNIT_WORDS):
+        return text
+    return f"{text.rstrip('.')} ({unit})"
+
+
+def _unit(name: str) -> tuple[str, str]:
+    if name in INSTANTS:
+        return "_ms", UNITS[0][1].removeprefix("when, ")
+    return next(((suffix, unit.removeprefix("when, ")) for suffix, unit in UNITS if name.endswith(suffix)), ("", ""))

@@ -65,6 +65,10 @@ COLUMNS: Mapping[str, str] = {
 }
 
 
+Columns = dict[str, str]
+"""Name of a column to what it means."""
+
+
 def to_csv(report: Report) -> str:
     """One row per cell of :data:`COLUMNS`, in the order of task, replicate, arm; RFC 4180 with bare line feeds."""
     why = report.refusal.named() if report.withheld and report.refusal else ""

@@ -24,6 +24,7 @@ from tests.support.codex_env import CACHE, codex_tree
 from tests.support.loopx_env import section
 from tests.support.model_rig import MODEL
 from tests.support.prebuilds import until
+from tests.support.published import printed
 from tests.support.rig import make_task
 
 pytestmark = pytest.mark.docker
@@ -107,7 +108,7 @@ def test_every_environment_is_tried_and_not_a_token_is_asked_for(
     config = write_config(short, docker_host, provider.url, tasks)
     done = ctl(config, "verify-envs", "--json")
     assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
+    found = printed("verify-envs", done.stdout)
     outcomes = {(cell["task"], cell["arm"]): cell["outcome"] for cell in found["cells"]}
     assert outcomes == {
         **{(task, arm): "ok" for task in ("good", "networked") for arm in ("plain", "goal")},
@@ -128,7 +129,7 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)])
     done = ctl(config, "canary", "--deadline", "8", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads(done.stdout)["arms"]
+    found = printed("canary", done.stdout)["arms"]
     assert {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"], bird["verdict"]) for bird in found} == dict.fromkeys(
         ("plain", "goal"), ("deadline", "8 s: own", "scored", "ok")
     )
@@ -144,7 +145,7 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     real = ctl(config, "canary", "--provider", "real", "--max-usd", "1", "--deadline", "20", "--json")
     # This provider's model says "Done." at once: a plain conversation is over then, and the canary does not call that a spent budget.
     assert real.returncode == 4, real.stderr + real.stdout
-    verdicts = {bird["arm"]: (bird["verdict"], bird["ended_by"]) for bird in json.loads(real.stdout)["arms"]}
+    verdicts = {bird["arm"]: (bird["verdict"], bird["ended_by"]) for bird in printed("canary", real.stdout)["arms"]}
     assert verdicts["plain"] == ("unknown", "agent")
 
 
@@ -155,11 +156,11 @@ def test_c15_all_five_arms_are_seen_through_the_same_deadline(
     config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)], WITH_LOOPX + section())
     accepted = ctl(config, "verify-envs", "--arm", "heartbeat", "--json")
     assert accepted.returncode == 0, accepted.stderr + accepted.stdout
-    told = json.loads(accepted.stdout)
+    told = printed("verify-envs", accepted.stdout)
     assert [(cell["outcome"], "loopx quota: " in cell["detail"]) for cell in told["cells"]] == [("ok", True)] and told["requests"] == 0
     done = ctl(config, "canary", "--deadline", "12", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
-    birds = {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"]) for bird in json.loads(done.stdout)["arms"]}
+    birds = {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"]) for bird in printed("canary", done.stdout)["arms"]}
     arms = ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")
     assert birds == dict.fromkeys(arms, ("deadline", "12 s: own", "scored")) and provider.tally("t1").requests == 0
 

@@ -28,6 +28,7 @@ from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
 from marathond.service.protocol import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms, subprocess_run
+from tests.support.published import printed
 from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S, make_task
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
@@ -185,7 +186,7 @@ async def test_f14_clean_removes_what_carries_that_label_and_nothing_else(trial:
         assert await engine.inspect_container(made[lost][0]) is not None
         done = await run("clean", "--ledger", lost, "--yes", "--json")
         assert done.returncode == 0, done.stderr
-        outcomes = {(row["name"], row["outcome"]) for row in json.loads(done.stdout)}
+        outcomes = {(row["name"], row["outcome"]) for row in printed("clean", done.stdout)}
         assert outcomes == {(f"mt-{lost}-t0001", "removed"), (f"mn-{lost}-t0001", "removed"), (f"theirs-{lost}", LEFT_ALONE)}
         assert await engine.inspect_container(theirs) is not None
         assert await engine.inspect_container(made[lost][0]) is None and await engine.inspect_network(made[lost][1]) is None
@@ -224,5 +225,5 @@ async def test_plan_names_images_that_are_not_there_and_pulls_none(folder: Path,
     assert answer.returncode == 0, answer
     assert lines[lines.index(f"  {absent}: gone, lost") - 1].startswith("images that are not on the engine; ")
     assert f"  {BASE_IMAGE}: " not in answer.stdout
-    assert json.loads((await run("plan", "--json")).stdout)["absent_images"] == [absent]
+    assert printed("plan", (await run("plan", "--json")).stdout)["absent_images"] == [absent]
     assert await engine.inspect_image(absent) is None

@@ -18,6 +18,7 @@ from marathond.ports.clock import SystemClock
 from marathond.service.picture.money_words import short_count
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, now_ms
+from tests.support.published import printed
 from tests.support.rig import make_task
 from tests.support.spending import run_cell, spend
 
@@ -51,7 +52,7 @@ def test_f13_status_says_spent_with_its_voids_the_forecast_and_the_cap(rig: Rig)
         run_cell(c, "b", "two", 500.0, state="running")
     # Two arms' means: 1,000 for three open cells of one, 3,000 for two open cells of two and what is left of the one in work.
     assert money_line(rig) == ("spent $4,612 (voids $112.00)   forecast $16,112 (mean of 2 ended trials, of any task)   cap $10,000 (46 %)")
-    found = json.loads(rig.run("status", "--json").out)
+    found = printed("status", rig.run("status", "--json").out)
     assert found["money"]["spent_nusd"] == nusd(4612) and found["money"]["forecast_nusd"] == nusd(16112)
     (live,) = found["live"]
     assert (live["tokens"], live["cost_nusd"]) == (1050, nusd(500))
@@ -127,7 +128,7 @@ def test_show_has_tokens_by_kind_cost_held_time_turns_and_the_end_of_the_log(rig
     )
     assert "  receipt, schema 2:" in lines and "    turns.completed 2" in lines and "    model redevil second" in lines
     assert "  agent log, last 15 of 30 lines:" in lines
-    found = json.loads(rig.ask("show", "--json", f"t{trial_id:04d}"))
+    found = printed("show", rig.ask("show", "--json", f"t{trial_id:04d}"))
     assert len(found["log"]) == 30 and found["receipt"]["data"]["list"] == [1, 2]
     assert [row["cost_nusd"] for row in found["usage"]] == [nusd(12.5), None]
 
@@ -175,7 +176,7 @@ def test_f13_plan_says_what_the_campaign_costs_and_how_far_the_cap_goes(rig: Rig
         run_cell(c, "a", "one", 4.0)
         run_cell(c, "a", "two", 8.0)
         run_cell(c, "b", "one", 6.0)
-    made = json.loads(rig.run("plan", "--json").out)["money"]
+    made = printed("plan", rig.run("plan", "--json").out)["money"]
     assert (made["spent_nusd"], made["begun_nusd"], made["expected_nusd"]) == (nusd(18), nusd(8), nusd(8 + 2 * 13))
     lines = rig.run("plan").out.splitlines()
     assert "money $18.00 spent + $34.00 expected (mean of 3 ended trials, of any task)" in lines

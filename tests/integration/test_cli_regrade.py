@@ -23,6 +23,7 @@ from marathond.ledger.verbs.results import read_results
 from marathond.ledger.verbs.trials import ScoreRow
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig, now_ms
+from tests.support.published import printed
 
 METRICS = json.dumps({"partial_score": 0.674, "total_passed": 3, "total_tests": 4})
 OLD = ScoreRow(1, 0.0, "reward.txt:", None, None, None, ("verified_again", "log:dns", "no_tests"), [])
@@ -219,7 +220,7 @@ def test_a_campaign_without_a_graded_trial_says_so(case: Case) -> None:
 
 def test_json_names_every_trial(case: Case) -> None:
     case.trial()
-    told = json.loads(case.rig.ask("regrade", "--dry-run", "--json"))
+    told = printed("regrade", case.rig.ask("regrade", "--dry-run", "--json"))
     assert (told["extractor"], told["dry_run"]) == (EXTRACTOR, True)
     (one,) = told["trials"]
     assert (
@@ -235,7 +236,7 @@ def test_the_campaigns_stored_rules_count_without_a_configuration(case: Case) ->
         c.execute("UPDATE campaign SET config_json = ? WHERE campaign_id = ?", (config, case.campaign_id))
     case.trial()
     answer = case.rig.run("regrade", "--dry-run", "--json")
-    changes = json.loads(answer.out)["trials"][0]["changes"]
+    changes = printed("regrade", answer.out)["trials"][0]["changes"]
     assert not [change for change in changes if change["column"] == "partial"], "3 is no partial score: refused, never guessed"
     assert [change for change in changes if change["column"] == "parts"]
 
@@ -270,7 +271,7 @@ def test_a_dry_run_says_to_the_letter_what_the_real_one_does_and_results_follow_
     case.file(gone, "reward.txt").unlink()
 
     def told(*argv: str) -> list[Any]:
-        return list(json.loads(case.rig.run("regrade", "--json", *argv).out)["trials"])
+        return list(printed("regrade", case.rig.run("regrade", "--json", *argv).out)["trials"])
 
     dry = told("--dry-run")
     assert [len(case.scores(each)) for each in (one, gone, waiting, solved)] == [1, 1, 0, 1]

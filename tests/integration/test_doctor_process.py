@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 from anyio import to_thread
 
 from tests.support.process_rig import ProcessRig
+from tests.support.published import printed
 from tests.support.rig import PATIENCE_S, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
@@ -26,7 +26,7 @@ async def asked(rig: ProcessRig) -> tuple[int, dict[str, Any]]:
     argv = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(rig.config), "doctor", "--json"]
     done = await to_thread.run_sync(lambda: subprocess.run(argv, capture_output=True, text=True, cwd=rig.root, check=False))
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, printed("doctor", done.stdout)
 
 
 def verdicts(told: dict[str, Any]) -> dict[str, str]:

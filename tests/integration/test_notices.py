@@ -23,6 +23,7 @@ from marathond.service.notices import About, Herald
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig
 from tests.support.hook import SECRET, Hook, hook_server
+from tests.support.published import printed
 
 pytestmark = pytest.mark.anyio
 ABOUT = About(1, "x", "0123456789ab")
@@ -395,7 +396,7 @@ def test_notify_test_prints_what_each_channel_answered(rig: Rig, hook: Hook) -> 
     assert (message["kind"], message["title"], message["campaign"]) == ("test", "this is a test", "x")
     hook.answers = [404]
     failed = rig.run("notify", "--test", "--json")
-    assert failed.code == 1 and [row["ok"] for row in json.loads(failed.out)] == [True, False]
+    assert failed.code == 1 and [row["ok"] for row in printed("notify", failed.out)] == [True, False]
     assert SECRET not in failed.out + failed.err
 
 
@@ -420,4 +421,4 @@ def test_notify_lists_what_was_told(rig: Rig) -> None:
         "2026-09-21T14:13:20Z  81 % are spent",
         "    webhook told at 2026-09-21T14:13:20Z: HTTP 500",
     ]
-    assert json.loads(rig.run("notify", "--json").out)[1]["sendings"][0]["told_at_ms"] == have.T0
+    assert printed("notify", rig.run("notify", "--json").out)[1]["sendings"][0]["told_at_ms"] == have.T0

@@ -27,6 +27,7 @@ from tests.support.prebuilds import (
     until,
     write_config,
 )
+from tests.support.published import printed
 from tests.support.rig import BASE_IMAGE, Rig, make_task
 
 pytestmark = pytest.mark.docker
@@ -91,7 +92,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             for nap in naps:
                 nap.end()
             images = run.finish()
-        yield Ran(docker_host, config, tasks, run.code, run.err, images, json.loads(run.out)["parked"], at_once)
+        yield Ran(docker_host, config, tasks, run.code, run.err, images, printed("prebuild", run.out)["parked"], at_once)
     finally:
         remove_images(docker_host, [tag_of(task) for task in made if (task / "environment").is_dir()])
         shutil.rmtree(root)

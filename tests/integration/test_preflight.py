@@ -38,6 +38,7 @@ from marathond.service.preflight.run import Unseen
 from marathond.service.preflight.scene import Scene
 from marathond.service.settings import load
 from tests.support.prebuilds import built_task, prebuild, remove_images, tag_of
+from tests.support.published import printed
 from tests.support.registry import make_tree
 from tests.support.rig import BASE_IMAGE, Rig, make_task
 
@@ -218,7 +219,7 @@ def test_b14_b15_what_is_planted_shows_in_a_row_each(docker_host: str, root: Pat
     finally:
         remove_images(docker_host, [tag_of(root / name) for name in ("scratch", "musl")])
     assert done.returncode == 1 and "sk-wrong" not in done.stdout + done.stderr, done.stderr
-    rows = [Row(**{**row, "state": State(row["state"])}) for row in json.loads(done.stdout)["rows"]]
+    rows = [Row(**{**row, "state": State(row["state"])}) for row in printed("preflight", done.stdout)["rows"]]
     seen, told = by_code(rows), words_of(rows)
 
     def shows(key: str, state: State, words: str) -> None:

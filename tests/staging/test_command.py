@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from marathond.cli import ctl
 from marathond.cli.refusals import exit_code_of
 from marathond.core.errors import StageError
+from tests.support.published import printed
 from tests.support.registry import Registry, integrity, make_tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +82,7 @@ def test_stage_verify_and_again(config: Path, registry: Registry, run: Run) -> N
 
     again = run(config, "--json")
     assert again.returncode == 0, again.stderr
-    (told,) = json.loads(again.stdout)
+    (told,) = printed("stage", again.stdout)
     assert (told["package_id"], told["state"], told["files"]) == (name, "was staged already", 5)
     assert told["root"] == str(the_tree(config))
 
@@ -120,7 +120,7 @@ def test_two_at_once_fetch_once(config: Path, registry: Registry) -> None:
         registry.gate.set()
         answers = [process.communicate(timeout=PATIENCE_S)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], [output.read_text() for output in outputs]
-    told = [json.loads(answer)[0] for answer in answers]
+    told = [printed("stage", answer)[0] for answer in answers]
     assert told[0]["package_id"] == told[1]["package_id"]
     assert sorted(one["state"] for one in told) == ["staged", "was staged already"]
     assert registry.tarballs == 1

@@ -28,6 +28,7 @@ from marathond.engine.buildkit import environment, find_builder, plugin_folders
 from marathond.flow.images import image_tag
 from marathond.tasks.digest import context_digest
 from tests.support.buildx_env import buildx
+from tests.support.published import printed
 from tests.support.rig import BASE_IMAGE, make_task
 
 PATIENCE_S = 180.0
@@ -156,7 +157,7 @@ class Prebuild:
         self.code = self.process.returncode
         if not self.out.startswith("{"):
             return {}
-        found: dict[str, dict[str, Any]] = {row["task"]: row for row in json.loads(self.out)["images"]}
+        found: dict[str, dict[str, Any]] = {row["task"]: row for row in printed("prebuild", self.out)["images"]}
         return found
 
     def waits_for_a_lock(self) -> bool:

@@ -20,6 +20,7 @@ from marathond.ledger.verbs.campaigns import ArmRow
 from marathond.service.treatment import arm_treatment, treatment_hash
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig
+from tests.support.published import printed
 
 CONFIG = """
 [daemon]
@@ -113,7 +114,7 @@ def test_the_configuration_alone_is_enough(rig: Rig, config: Path) -> None:
     # What is staged is a part of a codex arm's treatment, and nothing is.
     assert " unknown " in rows["goal"] and " unknown " not in rows["sh"]
     assert all(line.endswith("configuration") for line in rows.values())
-    (sh,) = [arm for arm in json.loads(rig.ask("--config", str(config), "arms", "--json")) if arm["name"] == "sh"]
+    (sh,) = [arm for arm in printed("arms", rig.ask("--config", str(config), "arms", "--json")) if arm["name"] == "sh"]
     assert sh["env"] == {"API_KEY": "(hidden)", "HOW": "so"} and sh["treatment_hash"].startswith("sha256:")
 
 
@@ -128,7 +129,7 @@ def test_show_tells_row_and_record(rig: Rig, config: Path) -> None:
     ):
         assert words in out
     assert "goal.code.json" in rig.ask("--config", str(config), "arms", "show", "goal", "--surface", "code")
-    whole = json.loads(rig.ask("--config", str(config), "arms", "show", "goal", "--json"))
+    whole = printed("arms show", rig.ask("--config", str(config), "arms", "show", "goal", "--json"))
     assert whole["contract"] == contract.reviewed("goal", "direct")
     out = rig.ask("--config", str(config), "arms", "show", "sh")
     assert "swordfish" not in out and 'HOW = "so"' in out and "reviewed" not in out
@@ -144,7 +145,7 @@ def test_diff_tells_rows_what_they_declare_and_the_records(rig: Rig, config: Pat
         "0 trials of plain, 0 trials of goal",
     ):
         assert words in out
-    made = json.loads(rig.ask("--config", str(config), "arms", "diff", "plain", "goal", "--surface", "code", "--json"))
+    made = printed("arms diff", rig.ask("--config", str(config), "arms", "diff", "plain", "goal", "--surface", "code", "--json"))
     assert made["record"]["files"] == ["plain.code.json", "goal.code.json"] and made["record"]["missing"] == []
     assert {each["declared_by"] for each in made["record"]["differences"]} == {"codex.drive"}
     assert {"path": ["config", "features", "goals"], "a": False, "b": True, "declared_by": "codex.drive"} in made["record"]["differences"]
@@ -179,7 +180,7 @@ def test_a14_arms_with_loopx_are_shown_and_compared(rig: Rig) -> None:
             assert "none undeclared" in out and "MISSING" not in out
     out = rig.ask("arms", "diff", "plain", "ssh-goal", "--surface", "code")
     assert "    tools.functions.exec/get_goal\n" in out and "    input.developer <skills_instructions>\n" in out
-    made = json.loads(rig.ask("arms", "diff", "goal", "heartbeat", "--json"))
+    made = printed("arms diff", rig.ask("arms", "diff", "goal", "heartbeat", "--json"))
     assert {each["declared_by"] for each in made["record"]["differences"]} == {"codex.drive", "codex.loopx"}
     out = rig.ask("arms", "show", "heartbeat")
     for words in ("heartbeat.direct.json", 'codex.loopx.profile = "generic_cli"', "quota should-run decision=run", "skills_instructions"):
@@ -228,7 +229,7 @@ def test_a13_delivered_and_used_stand_beside_each_arm_with_loopx(rig: Rig) -> No
     rows = {line.split()[0]: line.split() for line in listed(out)}
     assert out.splitlines()[1].split()[-4:] == ["delivered", "used", "treatment", "from"]
     assert rows["heartbeat"][-4:-2] == ["1/1", "0/1"] and rows["plain"][-4:-2] == ["-", "-"] and "yes" in rows["heartbeat"]
-    told = {arm["name"]: arm["loopx_trials"] for arm in json.loads(rig.ask("arms", "--json"))}
+    told = {arm["name"]: arm["loopx_trials"] for arm in printed("arms", rig.ask("arms", "--json"))}
     assert told == {"plain": None, "heartbeat": {"trials": 1, "delivered": 1, "used": 0}}
 
 
@@ -238,7 +239,7 @@ def test_a14_trials_that_asked_otherwise_fail_the_diff(rig: Rig) -> None:
     asks(rig, "goal", effort="low", tools=declares.GOAL_TOOLS)
     answer = rig.run("arms", "diff", "plain", "goal")
     assert answer.code == 1 and "body.reasoning.effort: plain high, goal low" in answer.out
-    made = json.loads(rig.run("arms", "diff", "plain", "goal", "--json").out)
+    made = printed("arms diff", rig.run("arms", "diff", "plain", "goal", "--json").out)
     assert made["seen"]["trials"] == {"plain": 1, "goal": 1} and len(made["seen"]["undeclared"]) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -32,6 +31,7 @@ from marathond.service.doctor.source import DEAD, HOUSE, NOTHING, OK, UNKNOWN, D
 from marathond.service.picture.reader import daemon_life
 from marathond.service.protocol import Exit
 from tests.support import well as house
+from tests.support.published import printed
 
 # ── it can see ──
 
@@ -340,7 +340,7 @@ def test_e01_the_first_line_says_what_was_looked_at(
     assert typed(scratch, monkeypatch, "status") == 0
     assert f"ledger {scratch.path}" in (said := capsys.readouterr().out) and "campaign scratch" in said.splitlines()[0]
     assert typed(scratch, monkeypatch, "doctor", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = printed("doctor", capsys.readouterr().out)
     assert told["looked_at"]["ledger"] == str(scratch.path) and told["looked_at"]["campaign"] == "scratch" and told["exit"] == 0
     assert {row["verdict"] for row in told["sources"]} == {"ok"} and all(proof["ok"] for proof in told["proofs"])
 

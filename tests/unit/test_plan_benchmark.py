@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from marathond.service.submission import task_row
 from marathond.service.taskread import read_tasks
 from marathond.tasks.harbor import look
 from tests.support.benchmarks import SEPARATE, known, make_benchmark, mend
+from tests.support.published import printed
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 GPU = ["embedding-eval", "jax-pytorch-rewrite", "parameter-golf", "trimul-cuda"]
@@ -104,7 +104,7 @@ def test_the_example_plans_swe_marathons_campaign(room: Room) -> None:
 
 
 def test_plan_as_data(room: Room) -> None:
-    made = json.loads(room.run("plan", "--json").out)
+    made = printed("plan", room.run("plan", "--json").out)
     assert made["benchmark"]["profile"] == "swe-marathon" and made["benchmark"]["known"] == 20
     assert [column["name"] for column in made["benchmark"]["columns"] if column["exists"]] == ["reward", "partial", "test_rate"]
     parked = {task["name"]: task["marks"] for task in made["tasks"] if task["parks"] == "task_unsupported"}

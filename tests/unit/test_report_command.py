@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -16,6 +15,7 @@ import pytest
 from marathond.cli import ctl
 from marathond.cli import report as command
 from marathond.service.protocol import CallFailed
+from tests.support.published import printed
 from tests.support.report_ledger import CAMPAIGN, ReportLedger, report_ledger
 
 Run = Callable[..., tuple[int, str, str]]
@@ -66,7 +66,7 @@ def test_each_output_in_a_file_and_several_at_once(run: Run, tmp_path: Path) -> 
     assert code == 0 and out == ""
     assert [line.split()[:2] for line in err.splitlines()] == [["wrote", "r.html"], ["wrote", "r.json"], ["wrote", "r.csv"]]
     assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
-    assert json.loads((tmp_path / "r.json").read_text())["campaigns"][0]["campaign"] == CAMPAIGN
+    assert printed("report", (tmp_path / "r.json").read_text())["campaigns"][0]["campaign"] == CAMPAIGN
     assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + 3 * 3 * 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.html", "r.json"]
 
@@ -74,7 +74,7 @@ def test_each_output_in_a_file_and_several_at_once(run: Run, tmp_path: Path) -> 
 @pytest.mark.parametrize("argv", [("--json",), ("--json", "-"), ("--json", "--campaign", CAMPAIGN), ("--json=-",)])
 def test_json_without_a_file_goes_to_stdout(run: Run, argv: tuple[str, ...]) -> None:
     code, out, err = run("report", *argv)
-    assert code == 0 and err == "" and json.loads(out)["format"] == 1
+    assert code == 0 and err == "" and printed("report", out)["format"] == 1
 
 
 def test_csv_without_a_file_and_what_its_columns_mean(run: Run) -> None:
@@ -141,7 +141,7 @@ def test_an_open_stop_loss_is_exit_1_with_one_line_and_the_rest_is_told(run: Run
     assert "# Disclosures" in out and "# Comparison" not in out
     code, out, err = run("report", "--html", "r.html", "--csv", "r.csv", "--json", "r.json")
     assert code == 1 and "not ranked" in (tmp_path / "r.html").read_text()
-    assert json.loads((tmp_path / "r.json").read_text())["comparison"] is None
+    assert printed("report", (tmp_path / "r.json").read_text())["comparison"] is None
     code, out, err = run("report", "--anyway")
     assert code == 0 and "PRINTED ANYWAY" in err and "PRINTED ANYWAY" in out.split("# What")[0] and "# Comparison" in out
 
@@ -237,7 +237,7 @@ def test_the_same_ledger_gives_the_same_bytes_wherever_and_whenever(scratch: Rep
 
 def test_contrasts_chosen_for_one_report_and_the_report_says_so(run: Run) -> None:
     code, out, err = run("report", "--contrast", "heartbeat, goal", "--json")
-    found = json.loads(out)
+    found = printed("report", out)
     assert (code, err) == (0, "") and found["comparison"]["chosen"] is True
     assert [(each["a"], each["b"], each["declared_at_ms"]) for each in found["comparison"]["contrasts"]] == [("heartbeat", "goal", None)]
     for form in ((), ("--page",), ("--html", "-")):
