@@ -50,12 +50,15 @@ _LEFT_OUT = (
 )
 # No bridge: tasks of the box have no network, and nothing of the machine's firewall is touched.
 _DOCKER = {"bridge": "none", "iptables": False, "ip-forward": False, "live-restore": True}
+# Shared mounts, as on a machine (systemd leaves that to a container's manager): a unit's credentials arrive by a mount that must spread.
 # An empty machine-id: without the file systemd takes this for the machine's first boot and enables what Debian presets, networkd among it,
 # which then waits for a network.
 _BOOT = (
     ": >>/etc/machine-id; "
+    # What a halt waits for at its end: processes of containers that dockerd leaves running (live-restore), and that ignore SIGTERM.
+    "mkdir -p /etc/systemd/system.conf.d; printf '[Manager]\\nDefaultTimeoutStopSec=10s\\n' >/etc/systemd/system.conf.d/halt.conf; "
     "while read -r _ place kind _; do case $kind in cgroup|cgroup2) mount -o remount,rw,bind $place;; esac; done </proc/mounts; "
-    "exec /sbin/init"
+    "mount --make-rshared /; exec /sbin/init"
 )
 LABEL = "marathond-test-box"
 STATE, CONFIG = "/var/lib/marathond", "/etc/marathond/config.toml"
