@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from marathond.service.page.keeper import LEAST_S, PAUSE_MAX_S, Kept, Worker
+from marathond.core.errors import Refused
+from marathond.service.page.keeper import LEAST_S, PAUSE_MAX_S, QUEUE_MAX, Kept, Worker
 
 
 class Clock:
@@ -71,6 +72,27 @@ def test_an_error_is_told_to_all_who_asked_and_not_kept() -> None:
     asyncio.run(watch())
 
 
+def test_who_goes_away_does_not_begin_another_look() -> None:
+    hold, looks = threading.Event(), list[int]()
+
+    def look() -> int:
+        looks.append(1)
+        hold.wait()
+        return len(looks)
+
+    async def watch() -> None:
+        worker = Worker("t")
+        kept = Kept(worker, look, clock=Clock())
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(kept.get(), 0.01)
+        hold.set()
+        assert await kept.get() == 1
+        worker.close()
+
+    asyncio.run(watch())
+
+
 def test_a_look_that_hangs_holds_up_its_own_kind_and_no_end() -> None:
     hold = threading.Event()
 
@@ -81,6 +103,12 @@ def test_a_look_that_hangs_holds_up_its_own_kind_and_no_end() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        crowd = [asyncio.create_task(Kept(stuck, hold.wait).get()) for _ in range(QUEUE_MAX)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="hangs"):
+            await asyncio.wait_for(Kept(stuck, hold.wait).get(), 60)
+        for each in crowd:
+            each.cancel()
         other.close()
         stuck.close()
 

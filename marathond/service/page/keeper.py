@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from marathond.core.errors import Refused
+
 T = TypeVar("T")
 
 LEAST_S = 2.0
 SHARE = 0.05
 """Of one core that looks of one kind may take: one of half a second is made every ten."""
 PAUSE_MAX_S = 60.0
+QUEUE_MAX = 64
 
 
 class Worker:
@@ -41,7 +44,12 @@ class Worker:
         self._queue.put(None)
 
     async def run(self, look: Callable[[], T]) -> T:
-        """What ``look`` returns or raises."""
+        """What ``look`` returns or raises.
+
+        :raises Refused: so many wait already that it must hang.
+        """
+        if self._queue.qsize() >= QUEUE_MAX:
+            raise Refused("what was asked for before hangs; look at the file system behind it")
         loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
         def settle(value: T | None, error: BaseException | None) -> None:
@@ -67,26 +75,37 @@ class Worker:
 
 
 class Kept(Generic[T]):
-    """The last look's result, made anew for who asks once it is old enough.  An error is not kept."""
+    """The last look's result, made anew for who asks once it is old enough.  An error is told to who waits for it, and not kept."""
 
     def __init__(self, worker: Worker, look: Callable[[], T], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._worker, self._look, self._clock = worker, look, clock
-        self._lock = asyncio.Lock()
+        self._making: asyncio.Task[T] | None = None
         self._value: tuple[T] | None = None
         self._due_s = 0.0
         self.pause_s = LEAST_S
         """Until the next look makes sense."""
 
     async def get(self) -> T:
-        """Who comes while a look is made gets that one's result."""
-        async with self._lock:
-            if self._value is None or self._clock() >= self._due_s:
-                began_s = self._clock()
-                value, cpu_s = await self._worker.run(lambda: _measured(self._look))
-                # By the processor's time: on a busy host a look takes longer, and is no heavier.
-                self.pause_s = min(PAUSE_MAX_S, max(LEAST_S, cpu_s / SHARE, self._clock() - began_s))
-                self._value, self._due_s = (value,), began_s + self.pause_s
+        """Who comes while a look is made gets that one's result; who goes away ends none, so that a look that hangs is one look."""
+        if self._value is not None and self._clock() < self._due_s:
             return self._value[0]
+        if self._making is None:
+            self._making = asyncio.create_task(self._make(), name="page-look")
+            self._making.add_done_callback(self._made)
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> T:
+        began_s = self._clock()
+        value, cpu_s = await self._worker.run(lambda: _measured(self._look))
+        # By the processor's time: on a busy host a look takes longer, and is no heavier.
+        self.pause_s = min(PAUSE_MAX_S, max(LEAST_S, cpu_s / SHARE, self._clock() - began_s))
+        self._value, self._due_s = (value,), began_s + self.pause_s
+        return value
+
+    def _made(self, task: asyncio.Task[T]) -> None:
+        self._making = None
+        if not task.cancelled():
+            task.exception()  # looked at, also when everybody has gone away
 
 
 def _measured(look: Callable[[], T]) -> tuple[T, float]:
