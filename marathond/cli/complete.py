@@ -58,7 +58,7 @@ def answer(argv: Sequence[str]) -> int:
             code = grammar.invoke(argv)
     except Exception:  # noqa: BLE001 - whatever it is, a prompt is no place to tell it
         return 1
-    lines = told.getvalue().splitlines()
+    lines = filter(None, told.getvalue().splitlines())
     sys.stdout.write("".join(f"{line.removeprefix(before)}\n" for line in lines))
     return code
 
