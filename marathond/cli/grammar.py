@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from marathond.cli import (
+    commands_archive,
     commands_arms,
     commands_decide,
     commands_doctor,
@@ -39,6 +40,7 @@ PARTS = (
         commands_doctor,
         commands_decide,
         commands_keep,
+        commands_archive,
         commands_stage,
         commands_image,
     ),

@@ -25,6 +25,9 @@ all_of: share of the tasks of which all k tries succeed
 alone: whether nothing else runs beside it
 already: who did the same before; null or empty: nobody
 answer: what was answered
+archive: the file that it was packed into; empty or null: none
+archive_id: number of the archive in the ledger
+archives: the files that its artifacts were packed into
 argv: program and arguments
 arm: name of the arm
 arm_data: the arm's row as it was submitted
@@ -71,6 +74,7 @@ codex: how codex is driven; null: the arm drives none
 column: name of the column
 columns: columns of scores: which there are, and why not
 compared_with: what the ordinary way, or the earlier public runs, did
+complete: whether all of it was counted
 concurrency: trials at one time
 container: the trial's container; null: none was made
 context: what the trial is, and what it holds
@@ -95,12 +99,12 @@ digest: hash of its content
 digests: how the tasks' contents are checked, in words
 disclosure_version: of the disclosures, as stored; 0: none are
 disclosures: what a reader must be told
+disk: file systems that the daemon watches; null: not looked at lately
 docker_id: the engine's id of the container; null: not known
 done: cells that have a result
 done_a: cells of a that count
 done_b: cells of b that count
 drive: how codex is driven: turn, goal or wake
-disk: file systems that the daemon watches; null: not looked at lately
 dry_run: true: nothing was changed
 effort: the model's reasoning effort; null: its own
 ended_by: how the agent ended; null: not known, or not yet
@@ -120,6 +124,7 @@ extractor: version of the extractor that read the score; 0: a person gave it
 facts: limits, network, gates: what really applied, and where it comes from
 failed: requests that failed
 failures: endings of others alike, by code
+file: path of the archive
 files: how many files, or their names
 finding_id: number of the finding
 findings: the findings
@@ -233,6 +238,8 @@ processes: processes that were alive at the agent's end
 profile: by name
 project: the compose project that it belongs to; empty: none
 provider: the way to the model provider; null: nothing is known of it
+prune_id: number of the removal in the ledger
+prunes: what of it was removed to make room
 range: the range that subnets are cut from
 read_only: whether the container may not write there
 reason: why, in the words of who did it
@@ -275,6 +282,7 @@ seq: number in the trial's order of events, from 1
 severity: info, warning, error or stop_loss
 sha256: SHA-256, hexadecimal
 side: whose void: infrastructure or operator
+sizes: of each campaign and kind
 slots: trials at one time
 slots_of: trials that may run at one time
 solved: how many were solved
@@ -323,6 +331,7 @@ trials: the trials, or how many there are
 trials_left_out: older trials that were not looked at
 tries: how often it was tried
 turns: turns of the model
+unarchived: whether somebody said that it may be lost
 undone_by: who took it back; null: nobody
 undone_reason: why it was taken back
 unknown: of how many it is not known

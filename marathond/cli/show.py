@@ -20,6 +20,7 @@ from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.show import TrialShown, show
 from marathond.ledger.verbs.turns import TurnRow
+from marathond.service.picture.kept_words import archive_words, pruned_words, standing
 from marathond.service.protocol import CallFailed
 
 ARTIFACTS_SHOWN = 40
@@ -210,7 +211,13 @@ def _files(trial: TrialShown, where: Screen, state_dir: Path) -> Iterator[str]:
     if trial.folder is None:
         yield f"  artifacts not exported yet; run directory {state_dir / 'r' / trial_label(trial.context.trial_id)}"
         return
-    yield f"  artifacts in {clean(Path(trial.context.out_dir) / trial.folder)} ({plural(len(trial.artifacts), 'file')})"
+    archive, pruned = standing(trial.archives), next((row for row in trial.prunes if row.kind == "artifacts"), None)
+    if pruned is not None:
+        yield f"  {pruned_words(pruned, archive)}"
+    else:
+        yield f"  artifacts in {clean(Path(trial.context.out_dir) / trial.folder)} ({plural(len(trial.artifacts), 'file')})"
+    if archive is not None:
+        yield f"  {archive_words(archive)}"
     rows = [
         (clean(one.path), str(one.size_bytes), clean(one.sha256)[:16] if one.sha256 else f"left out: {clean(one.why)}")
         for one in trial.artifacts[:ARTIFACTS_SHOWN]

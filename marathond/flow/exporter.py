@@ -16,7 +16,7 @@ from marathond.flow.collecting import collect_if_missing
 from marathond.flow.documents import job_view, trial_view
 from marathond.flow.turns import alone_now
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import artifacts, campaigns, disclosures, findings, show
+from marathond.ledger.verbs import archive, artifacts, campaigns, disclosures, findings, show
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.context import cell_context
 from marathond.ledger.verbs.spent import agent_spent
@@ -137,16 +137,18 @@ class Exporter:
         sides = await ledger.read(campaigns.void_sides)
         told = await ledger.read(disclosures.told, campaign.campaign_id)
         lines = self._lines.setdefault(name, {})
+        pruned = await ledger.read(archive.pruned_trials)
         for trial_id in changed:
             shown = await ledger.read(show.show, trial_id)
             sums = await ledger.read(agent_spent, trial_id)
             arm = next(arm for arm in arms if arm.name == shown.context.arm)
             view = trial_view(fixed.ledger_id, shown, arm, sides, sums.models, told)
             lines[trial_id] = line_of(view)
-            if trial_id in fresh or shown.folder is not None:
+            if trial_id in fresh or (shown.folder is not None and trial_id not in pruned):
                 c = shown.context
                 folder = Path(c.out_dir) / c.campaign / trial_folder(trial_id, c.task, c.arm, c.replicate)
-                await to_thread.run_sync(self._write, folder, trial_documents(view))
+                write = self._write if trial_id in fresh else self._renew
+                await to_thread.run_sync(write, folder, trial_documents(view))
         view_of_all = job_view(
             fixed.ledger_id,
             campaign,
@@ -158,6 +160,17 @@ class Exporter:
             told,
         )
         await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view_of_all))
+
+    @classmethod
+    def _renew(cls, folder: Path, documents: dict[str, bytes]) -> None:
+        """Where the folder stands still: a person may prune it at this moment, and then it must not come back."""
+        if folder.is_dir():
+            try:
+                for name, data in documents.items():
+                    write_atomic(folder / name, data)
+            except ArtifactError:
+                if folder.is_dir():
+                    raise
 
     @staticmethod
     def _write(folder: Path, documents: dict[str, bytes]) -> None:

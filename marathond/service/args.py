@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from marathond.core.errors import ConfigError
 from marathond.core.text import printable
@@ -16,7 +17,11 @@ REASON_MAX = 1000
 """Characters of a reason that is stored and shown."""
 
 NAME_MAX = 200
+PATH_MAX = 4096
 IDS_MAX = 10_000
+
+
+Word = TypeVar("Word", bound=StrEnum)
 
 
 class Args:
@@ -58,6 +63,25 @@ class Args:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
             raise self._wrong(name, f"must be a whole number of at least {least}")
         return value
+
+    def whole(self, name: str, least: int = 0) -> int:
+        """As :meth:`integer`, and it must be there."""
+        if (value := self.integer(name, least)) is None:
+            raise self._wrong(name, "is needed")
+        return value
+
+    def path(self, name: str) -> str:
+        """An absolute path, whatever is there."""
+        value = self.text(name, PATH_MAX)
+        if value is None or not value.startswith("/") or "\0" in value:
+            raise self._wrong(name, "must be an absolute path")
+        return value
+
+    def one_of(self, name: str, kinds: type[Word]) -> Word:
+        value = self.word(name)
+        if value not in [kind.value for kind in kinds]:
+            raise self._wrong(name, f"must be one of {', '.join(kind.value for kind in kinds)}")
+        return kinds(value)
 
     def number(self, name: str, low: float, high: float) -> float | None:
         value = self._given.get(name)

@@ -16,8 +16,9 @@ import structlog
 
 from marathond import __version__
 from marathond.core.errors import ConfigError
+from marathond.core.keeping import Kind
 from marathond.core.model import LIVE_STATES
-from marathond.ledger.verbs import runs
+from marathond.ledger.verbs import archive, runs
 from marathond.ledger.verbs import settings as setting_verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.campaigns import SubmitResult
@@ -118,6 +119,9 @@ class Commands:
             "submit": (self._submit, ()),
             "set": (self._set, ("key", "value", "reason")),
             "ack": (self._ack, ("finding", "code", "reason")),
+            "archived": (self._archived, ("trial", "file", "sha256", "size_bytes", "files", "content_bytes")),
+            "prune": (self._prune, ("kind", "path", "trial", "files", "size_bytes", "rested_at_ms", "unarchived", "reason")),
+            "pruned": (self._pruned, ("prune",)),
         }
 
     @staticmethod
@@ -309,3 +313,28 @@ class Commands:
         which: int | str = number if number is not None else code or ""
         done = await self._ledger.write(decisions.ack, which, reason=args.reason(), author=author, now_ms=self._now())
         return asdict(AckAnswer(done.count, done.already[:ROWS_MAX], done.open, done.alarms))
+
+    async def _archived(self, author: str, args: Args) -> JsonObject:
+        """Told by ``marathonctl archive``, which packed and proved the file."""
+        sizes = {name: args.whole(name) for name in ("size_bytes", "files", "content_bytes")}
+        file, sha256 = args.path("file"), args.word("sha256")
+        now_ms, trial = self._now(), args.whole("trial", 1)
+        return {"new": await self._ledger.write(archive.archived, trial, file=file, sha256=sha256, author=author, now_ms=now_ms, **sizes)}
+
+    async def _prune(self, author: str, args: Args) -> JsonObject:
+        """Asked by ``marathonctl prune`` before it removes anything: the row comes before the act."""
+        wish = archive.Wish(
+            kind=args.one_of("kind", Kind),
+            path=args.path("path"),
+            files=args.whole("files"),
+            size_bytes=args.whole("size_bytes"),
+            trial_id=args.integer("trial"),
+            rested_at_ms=args.integer("rested_at_ms", least=0),
+            unarchived=args.flag("unarchived"),
+        )
+        return {"prune": await self._ledger.write(archive.prune_begins, wish, author=author, reason=args.reason(), now_ms=self._now())}
+
+    async def _pruned(self, _author: str, args: Args) -> JsonObject:
+        number = args.whole("prune", 1)
+        await self._ledger.write(archive.prune_ended, number, now_ms=self._now())
+        return {"prune": number}

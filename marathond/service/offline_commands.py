@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -47,7 +48,14 @@ def answer(ledger: Path, verb: str, args: dict[str, Any]) -> dict[str, Any]:
 
     :raises MarathonError: refused, in one line; ``in_use``: a daemon lives.
     """
+    with asking(ledger, f"marathonctl {verb}") as ask:
+        return ask(verb, args)
+
+
+@contextmanager
+def asking(ledger: Path, what: str) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
+    """Any number of requests, on a ledger that is held until the block ends.  Raises as :func:`answer`."""
     peer = Peer(os.getpid(), os.geteuid(), os.getegid(), user_name(os.geteuid()))
-    with offline_writer(ledger, f"marathonctl {verb}") as writer:
+    with offline_writer(ledger, what) as writer:
         commands = Commands(_Held(writer), cast(DaemonControl, _NobodyRuns()), SystemClock())
-        return anyio.run(commands.handle, peer, verb, args)
+        yield lambda verb, args: anyio.run(commands.handle, peer, verb, args)

@@ -18,6 +18,7 @@ from marathond.core.score import EXTRACTOR, FIXED, Overrides, Refusal, ScoreRead
 from marathond.flow.score_row import score_row
 from marathond.ledger.verbs.regrade import FOLDER, Gradable
 from marathond.ledger.verbs.trials import ScoreRow
+from marathond.service.picture.kept_words import pruned_words
 from marathond.tasks.scorefiles import collect
 
 
@@ -65,6 +66,9 @@ def grade_again(trial: Gradable, configured: Mapping[str, Overrides] | None) -> 
         return said(Outcome.REFUSED, f"its score is by extractor {trial.score.extractor}, which is newer than this one ({EXTRACTOR})")
     if trial.folder is None:
         return said(Outcome.REFUSED, "its artifacts are not exported yet: let marathond do that first")
+    if trial.pruned is not None and not (Path(trial.out_dir) / trial.folder).is_dir():  # unpacked again, it is read, by its hashes
+        words = pruned_words(trial.pruned, trial.archive)
+        return said(Outcome.REFUSED, f"{words}{'; unpack it to read it again' if trial.archive else ''}")
     if trial.state == "review" and not trial.exited:
         return said(Outcome.KEPT, f"in review ({trial.review}), and its verifier did not come to its end")
     try:

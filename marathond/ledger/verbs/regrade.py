@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from marathond.ledger.verbs.archive import ArchiveRow, PruneRow, kept_of, pruned_of
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.sql import must, one
 from marathond.ledger.verbs.trials import ScoreRow, scored
@@ -19,7 +20,8 @@ class Gradable:
     """A trial with its newest score.  ``folder`` None: nothing was exported, else relative to ``out_dir``.
 
     ``artifacts``: what was exported of the verifier's folder.  ``by_person``: a person gave a reward.  ``exited``: its last verifier came
-    to its own end.  ``scores``: campaign's stored rules for scores, as JSON of its ``[scores]``.
+    to its own end.  ``scores``: campaign's stored rules for scores, as JSON of its ``[scores]``.  ``archive``, ``pruned``: where its
+    artifacts were packed, and that they were removed.
     """
 
     trial_id: int
@@ -36,6 +38,8 @@ class Gradable:
     exited: bool
     review: str | None
     scores: str
+    archive: ArchiveRow | None = None
+    pruned: PruneRow | None = None
 
 
 _TRIAL = """
@@ -65,7 +69,9 @@ def gradable(c: sqlite3.Connection, trial_id: int) -> Gradable:
     for name in ("imported", "by_person", "exited"):
         fields[name] = bool(fields[name])
     artifacts = tuple(ArtifactRecord(**dict(row)) for row in c.execute(_ARTIFACTS, (trial_id,)).fetchall())
-    return Gradable(**fields, artifacts=artifacts, score=_newest(c, trial_id))
+    archives, _ = kept_of(c, trial_id)
+    archive = next((row for row in archives if row.ended_at_ms is None), None)
+    return Gradable(**fields, artifacts=artifacts, score=_newest(c, trial_id), archive=archive, pruned=pruned_of(c, trial_id))
 
 
 def _newest(c: sqlite3.Connection, trial_id: int) -> ScoreRow | None:

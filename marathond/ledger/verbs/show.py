@@ -10,6 +10,7 @@ from typing import Any
 from marathond.core.model import LIVE_STATES, trial_label
 from marathond.core.results import Column
 from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
+from marathond.ledger.verbs.archive import ArchiveRow, PruneRow, kept_of
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.columns import expected_of
 from marathond.ledger.verbs.context import TrialContext, cell_context
@@ -127,6 +128,9 @@ class TrialShown:
     """Of scores, by the benchmark's profile: which there are, and why not (fault d11)."""
     imported: ImportedRow | None = None
     """Where it was read from; None: it was run here."""
+    archives: tuple[ArchiveRow, ...] = ()
+    prunes: tuple[PruneRow, ...] = ()
+    """What of it was removed to make room."""
     turns: tuple[TurnRow, ...] = ()
     """Of its verifier, where some tasks' verifiers run alone."""
 
@@ -140,6 +144,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
     assert state is not None
     folder = one(c, "SELECT folder FROM artifact_export WHERE trial_id = ?", (trial_id,))
     label = trial_label(trial_id)
+    archives, prunes = kept_of(c, trial_id)
     return TrialShown(
         context=context,
         cell_state=state["state"],
@@ -158,6 +163,8 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         log=tuple(entries(c, trial_id)),
         columns=expected_of(c, context.campaign_id),
         imported=imported_row(c, trial_id),
+        archives=archives,
+        prunes=prunes,
         turns=of_trial(c, trial_id),
     )
 

@@ -44,7 +44,8 @@ def _held(place: Place, out_dir: Path) -> Source:
     """Folders and hashes of a sample of what was exported."""
     assert place.campaign is not None
     sql = """SELECT e.trial_id, folder FROM artifact_export AS e JOIN trial USING (trial_id) JOIN arm USING (arm_id)
-             WHERE campaign_id = ? ORDER BY e.trial_id DESC"""
+             WHERE campaign_id = ? AND NOT EXISTS (SELECT 1 FROM prune AS p WHERE p.trial_id = e.trial_id AND kind = 'artifacts')
+             ORDER BY e.trial_id DESC"""
     all_of = [(int(row[0]), str(row[1])) for row in place.c.execute(sql, (place.campaign[0],)).fetchall()]
     name, things = "out_dir", "files of a sample, by their hash"
     if not all_of:

@@ -17,6 +17,7 @@ from marathond.core.model import AgentKind, trial_label
 from marathond.core.text import printable
 from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
 from marathond.service.picture import conversation
+from marathond.service.picture.kept_words import why_no_artifacts
 from marathond.service.picture.reader import check_trial, reading
 from marathond.service.protocol import CallFailed
 from marathond.tasks.paths import open_file, open_folder
@@ -39,9 +40,12 @@ def log_of(ledger: Path, state_dir: Path, trial_id: int, *, verifier: bool) -> t
                JOIN arm ON arm.arm_id = trial.arm_id LEFT JOIN artifact_export USING (trial_id) WHERE trial_id = ?""",
             (trial_id,),
         ).fetchone()
+        pruned = why_no_artifacts(connection, trial_id)
     if row["kind"] == IMPORTED_KIND:
         raise CallFailed(f"{trial_label(trial_id)} was imported: its files stay where marathonctl show {trial_label(trial_id)} says")
     export = None if row["folder"] is None else Path(row["out_dir"]) / row["folder"]
+    if pruned and export is not None and not export.is_dir():
+        raise CallFailed(f"{trial_label(trial_id)}: {pruned}")
     talks = row["kind"] == AgentKind.CODEX and not verifier
     return log_file(state_dir, export, trial_id, verifier=verifier, talks=talks), talks
 
