@@ -89,6 +89,11 @@ class Server:
         )
         await self._ready.wait()
 
+    async def stop(self) -> None:
+        """Every program in it ends."""
+        self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
+        await self._ended
+
     async def _simulate(self) -> None:
         async with trio.open_nursery() as self._nursery:
             rng = random.Random(1)
@@ -308,6 +313,8 @@ async def serve(path: Path, agent_s: float) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     print("up", flush=True)
     await over.wait()
+    await runner.cleanup()
+    await server.stop()
 
 
 def main() -> None:

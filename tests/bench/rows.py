@@ -55,7 +55,8 @@ def _line(row: Row, width: int) -> str:
     ratio = "" if row.ratio is None else f"{shown(row.ratio)} x {row.floor}"
     bar = "" if row.bar is None else f"bar {shown(row.bar)}{'' if row.value <= row.bar else ': MISSED'}"
     more = "; ".join(each for each in (bar, row.note) if each)
-    return f"{row.text:<{width}}  {shown(row.value):>9} {row.unit:<6} {ratio:<28} {more}".rstrip()
+    value = shown(row.value) if row.unit else f"{row.value:.3f}"
+    return f"{row.text:<{width}}  {value:>9} {row.unit:<6} {ratio:<28} {more}".rstrip()
 
 
 def kept(rows: Iterable[Row]) -> dict[str, float]:
