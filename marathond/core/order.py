@@ -109,19 +109,23 @@ def block_order(
     """The tasks of a replicate that begins, in the order of their blocks.
 
     Longest declared limit first: it alone bounds what an arm may take that was quick so far.  Among tasks with one limit, the one first
-    whose trials took longest on the mean, of all arms together; a task without a trial counts as taking its whole limit.  Ties by seed.
+    whose trials took longest on the mean, of all arms together; a task without a trial counts as taking its whole limit.  In the last
+    quarter of the blocks the longest trial counts instead of the mean: what is started last ends when its longest trial does.  Ties by
+    seed.
 
     :param limits_s: of every task of the replicate; None: no limit, which counts as the longest.
     :param lasted: of tasks of which a trial ended.
     :param short_first: the shorter half goes first, see :func:`short_half_first`.
     """
 
-    def key(task: str) -> tuple[object, ...]:
+    def key(task: str, length_s: float | None) -> tuple[object, ...]:
         limit = limits_s[task]
         most = float("inf") if limit is None else limit
-        return (-most, -(lasted[task].mean_s if task in lasted else most), _draw(seed, "task", replicate, task))
+        return (-most, -(most if length_s is None else length_s), _draw(seed, "task", replicate, task))
 
-    ordered = sorted(limits_s, key=key)
+    ordered = sorted(limits_s, key=lambda task: key(task, lasted[task].mean_s if task in lasted else None))
+    at = len(ordered) - len(ordered) // 4
+    ordered[at:] = sorted(ordered[at:], key=lambda task: key(task, lasted[task].longest_ms / 1000 if task in lasted else None))
     half = len(ordered) // 2
     return ordered[half:] + ordered[:half] if short_first else ordered
 
