@@ -28,7 +28,7 @@ PROMISE = (
     f"Version {MAJOR}. Within it fields may be added, and values of a text that names a state or a code; none is renamed or removed, and "
     "none changes its type: readers must pass over fields that they do not know."
 )
-_PARAM = re.compile(r"^:param (\w+):", re.MULTILINE)
+_PARAM = re.compile(r"(?:^|(?<=\s)):param (\w+):", re.MULTILINE)
 _DEFS = "#/$defs/"
 
 

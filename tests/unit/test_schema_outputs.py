@@ -84,6 +84,7 @@ def failure(err: str) -> Any:
 LOOKS = (
     *("status", "findings", "findings --all", "pool", "pool --foreign", "review", "arms", "disclosures", "audit", "notify"),
     *("ledger check", "tail -n 0", "tail -n 10000", "history", "report", "capacity", "regrade --dry-run", "explain"),
+    *("sizes", "prune --older-than 90m --dry-run", "archive --to /tmp --dry-run"),
 )
 
 
@@ -332,22 +333,12 @@ def test_a_wrong_configuration_is_told_key_by_key(room: Path, ask: Ask) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "void --json",
-        "status --josn --json",
-        "show --json",
-        "sql --json --csv x",
-        "findings x --json",
-        "nothing --json",
-    ],
-)
-def test_what_cannot_be_read_is_one_object_too(room: Path, ask: Ask, argv: str) -> None:
-    ask("init")
-    code, out, err = ask(*argv.split())
-    assert code == Exit.USAGE and not out and err.count("\n") == 1
-    assert failure(err)["exit"] == Exit.USAGE and failure(err)["error"]
+def test_what_cannot_be_read_is_one_object_too(room: Path, ask: Ask) -> None:
+    wrong_lines = ("void --json", "status --josn --json", "show --json", "sql --json --csv x", "findings x --json", "nothing --json")
+    for argv in (*wrong_lines, "pause --json"):
+        code, out, err = ask(*argv.split())
+        assert code == Exit.USAGE and not out and err.count("\n") == 1, argv
+        assert failure(err)["exit"] == Exit.USAGE and failure(err)["error"]
 
 
 def test_an_import_and_what_is_seen_of_it(room: Path, ask: Ask) -> None:
