@@ -19,6 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+from marathond.agents.command import CommandAgent
+from marathond.agents.registry import AGENTS
+from marathond.core.model import AgentKind
 from marathond.engine import processes as procs
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import Process
@@ -34,6 +37,12 @@ async def processes(engine: DockerEngine, container_id: str) -> list[Process]:
     path = f"containers/{container_id}/top"
     raw = await engine._client.request("container.top", "GET", path, params={"ps_args": procs.PS_ARGS})
     return [Process(int(pid), int(ppid), int(session), 1, argv) for pid, ppid, session, argv in raw["Processes"]]
+
+
+class ModelCommand(CommandAgent):
+    """A command that asks a model: listeners, deadlines that move, spending that is looked at."""
+
+    needs_model = True
 
 
 class Steps:
@@ -74,6 +83,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--profile", type=Path, help="at each SIGUSR1 cProfile's statistics since the last one, to this name with -1, -2 …")
     parser.add_argument("--steps", type=Path, help="at each SIGUSR1 the long steps of the event loop since the last one, likewise")
+    parser.add_argument("--model", action="store_true", help="commands need a model, as codex does")
     options = parser.parse_args()
     profile, steps, written = cProfile.Profile(time.thread_time), Steps(), itertools.count(1)
 
@@ -91,6 +101,8 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch("marathond.engine.proof.belongs", lambda pid, container_id: True))
         stack.enter_context(mock.patch.object(DockerEngine, "processes", processes))
+        if options.model:
+            stack.enter_context(mock.patch.dict(AGENTS, {AgentKind.COMMAND: ModelCommand()}))
         if options.steps is not None:
             stack.enter_context(mock.patch.object(asyncio.Handle, "_run", _timing(steps)))
         if options.profile is not None:

@@ -57,6 +57,9 @@ concurrency = {count}
 ARM = '[arms.{name}]\nkind = "command"\nargv = ["work", "--for", "hours"]\n'
 
 
+ROUTE = '[gateway.routes.main]\nbase_url = "https://provider.example/v1"\nkey_file = "key"\n'
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
     """``share``: per cent of one core; ``queued``: per cent of the window.
@@ -101,8 +104,8 @@ def queued_s(pid: int) -> float:
 class Scene:
     """A folder with tasks, configuration and ledger, an engine, and one daemon after the other."""
 
-    def __init__(self, root: Path, count: int) -> None:
-        self.root, self.count = root, count
+    def __init__(self, root: Path, count: int, *, model: bool = False) -> None:
+        self.root, self.count, self.model = root, count, model
         self.config, self.ledger, self.socket = root / "marathond.toml", root / "state" / "ledger.db", root / "d.sock"
         replicates = 5 if count % (5 * len(ARMS)) == 0 else 1
         tasks = count // (len(ARMS) * replicates)
@@ -111,7 +114,7 @@ class Scene:
         (root / "state").mkdir()
         made = [make_task(root / "tasks", f"task-{n:02d}", network="public", agent_s=7200, solve=None) for n in range(tasks)]
         text = CONFIG.format(socket=self.socket, tasks=json.dumps([str(each) for each in made]), replicates=replicates, count=count)
-        self.config.write_text(text + "".join(ARM.format(name=name) for name in ARMS))
+        self.config.write_text(text + "".join(ARM.format(name=name) for name in ARMS) + (ROUTE if model else ""))
         create(self.ledger, host=socket.gethostname(), now_ms=time.time_ns() // 1_000_000)
 
     @contextlib.contextmanager
@@ -124,6 +127,23 @@ class Scene:
             if process.stdout.readline() != "up\n":
                 raise RuntimeError(f"the simulated engine did not start: {(self.root / 'engine.log').read_text()[-1000:]}")
             yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    @contextlib.contextmanager
+    def gateway(self) -> Iterator[None]:
+        """Nothing where no model is asked."""
+        if not self.model:
+            yield
+            return
+        argv = [sys.executable, "-m", "tests.bench.fake_gateway", str(self.root / "state" / "gateway")]
+        with (self.root / "gateway.log").open("wb") as log:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"the gateway ended: {(self.root / 'gateway.log').read_text()[-1000:]}")
         finally:
             process.kill()
             process.communicate()
@@ -159,13 +179,15 @@ class Scene:
         return found
 
 
-def measure(count: int, *, window_s: float = WINDOW_S, watch: tuple[str, ...] = ()) -> Live:
-    """``watch``: options of the daemon's for who looks closer.  :raises RuntimeError: not all trials came to run, or to run on."""
+def measure(count: int, *, window_s: float = WINDOW_S, model: bool = False, watch: tuple[str, ...] = ()) -> Live:
+    """``model``: each agent asks a model every 20 s.  ``watch``: options of the daemon's for who looks closer.
+    :raises RuntimeError: not all trials came to run, or to run on."""
     floor_ms = start_cpu_ms()
     with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as name:
-        scene = Scene(Path(name), count)
-        with scene.engine(36_000):
-            process = scene.daemon(*watch)
+        scene = Scene(Path(name), count, model=model)
+        options = (*watch, *(("--model",) if model else ()))
+        with scene.engine(36_000), scene.gateway():
+            process = scene.daemon(*options)
             try:
                 start_s = scene.wait(process, "SELECT count(*) FROM trial WHERE state = 'running'", count)
                 start_cpu_s = cpu_s(process.pid)
@@ -180,7 +202,7 @@ def measure(count: int, *, window_s: float = WINDOW_S, watch: tuple[str, ...] = 
                 process.kill()
                 process.wait()
                 began = scene.one("SELECT count(*) FROM trial_event WHERE event = 'reattached'")
-                process = scene.daemon()
+                process = scene.daemon(*options)
                 recovery_s = scene.wait(process, "SELECT count(*) FROM trial_event WHERE event = 'reattached'", began + count)
                 recovery_cpu_s = cpu_s(process.pid)
                 if scene.one("SELECT count(*) FROM trial WHERE state = 'running'") != count:
@@ -280,12 +302,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live_run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, nargs="+", default=[12, 100, 400])
     parser.add_argument("--window-s", type=float, default=WINDOW_S)
+    parser.add_argument("--model", action="store_true", help="each agent asks a model every 20 s")
     parser.add_argument("--profile", help="cProfile's statistics of the event loop's thread: NAME-1 of the start, NAME-2 of the window")
     parser.add_argument("--steps", help="the long steps of the event loop, likewise")
     options = parser.parse_args()
     watch = [word for name in ("profile", "steps") if (path := getattr(options, name)) for word in (f"--{name}", path)]
     for count in options.trials:
-        print(line(measure(count, window_s=options.window_s, watch=tuple(watch))), flush=True)
+        print(line(measure(count, window_s=options.window_s, model=options.model, watch=tuple(watch))), flush=True)
 
 
 if __name__ == "__main__":
