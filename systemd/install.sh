@@ -55,6 +55,11 @@ if [ -z "$root" ] && [ -d /run/systemd/system ]; then
     systemctl daemon-reload
 fi
 bin=$(dirname "$program")
+if [ -z "$root" ] && [ -d /run/systemd/system ] && systemctl -q is-active marathond; then
+    echo "next: systemctl restart marathond: running trials go on"
+    echo "      systemctl restart marathond-gateway, where it runs: requests under way get 20 s to end"
+    exit 0
+fi
 echo "next: edit $config_dir/config.toml; $bin/marathonctl --config $config_dir/config.toml config check"
 echo "      $bin/marathonctl --config $config_dir/config.toml init; systemctl enable --now marathond"
 echo "      with [gateway.routes]: the provider's key into $config_dir/provider.key, mode 0600; systemctl enable --now marathond-gateway"

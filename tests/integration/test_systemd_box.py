@@ -353,7 +353,9 @@ def test_make_install_over_a_running_daemon_is_an_upgrade(box: Box, before: Agen
     taken, pid = lives(box), pid_of(box)
     box.sh(f"sed -i 's/^__version__ = .*/__version__ = \"9.8.7\"/' {SOURCES}/marathond/__init__.py")
     box.write(CONFIG, SETTINGS + "# mine\n")
-    assert f"kept      {CONFIG}" in box.make("install", SOURCES)
+    said = box.make("install", SOURCES)
+    assert f"kept      {CONFIG}" in said
+    assert "next: systemctl restart marathond" in said
     assert pid_of(box) == pid  # nothing is restarted behind anybody's back
     box.systemctl("restart", "marathond")
     taken_over(box, taken + 1)
