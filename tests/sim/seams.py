@@ -12,12 +12,15 @@ import functools
 import gc
 import itertools
 import json
+import math
 import random
 import secrets
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
@@ -26,12 +29,14 @@ import anyio.to_thread
 import structlog
 import trio
 import trio._core._run as trio_run
+from trio._core._mock_clock import MockClock
 
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import ArtifactError
 from marathond.core.model import AgentKind, NetworkPolicy, Task, Unrunnable
 from marathond.core.subnets import AutoPool, NetworkSubnets, Occupied, auto_capacity
-from marathond.flow import environment
+from marathond.flow import environment, exporter
+from marathond.ledger.verbs.sql import one
 from tests.sim import world
 from tests.sim.agents import FakeAgent
 from tests.sim.switchboard import SWITCH
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 GC_EVERY = 25
 """Seeds between two collections: one in the middle of a seed costs more than it gives."""
+DOCUMENTED_EVERY = 4
+"""Seeds between two whose exported documents are made in full; all steps of an export are the same in each."""
 _seeds = itertools.count()
 
 
@@ -69,6 +76,10 @@ def replaced(sim: Sim) -> Iterator[None]:
             (anyio.to_thread, "run_sync", _inline(sim)),
             (anyio.from_thread, "check_cancelled", lambda: None),
             (trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+            (trio_run.TheIOManager, "get_events", _events),
+            (MockClock, "current_time", lambda clock: clock._virtual_base),
+            (MockClock, "_autojump", _autojump),
+            *(() if sim.seed % DOCUMENTED_EVERY == 0 else _undocumented()),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(mock.patch("marathond.engine.proof.belongs", lambda pid, container_id: True))
@@ -104,6 +115,47 @@ def _auto_capacity(pools: Sequence[tuple[str, int]], ours: Sequence[NetworkSubne
 
 _known_capacity = functools.lru_cache(4096)(auto_capacity)
 """Pure, and a tenth of a seed in mode auto."""
+
+
+_get_events = trio_run.TheIOManager.get_events
+
+
+def _events(manager: Any, timeout: float) -> Any:
+    """Nothing here waits for a file: the kernel is asked only while somebody means to wake the loop (trio itself, of generators)."""
+    waking = trio_run.GLOBAL_RUN_CONTEXT.runner.entry_queue
+    return _get_events(manager, timeout) if waking.queue or waking.idempotent_queue else []
+
+
+def _autojump(clock: MockClock) -> None:
+    """As trio's own, without statistics of everything."""
+    jump = trio_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline() - clock.current_time()
+    if 0 < jump < math.inf:
+        clock.jump(jump)
+
+
+def _undocumented() -> Sequence[tuple[Any, str, Any]]:
+    """Nobody reads the exported documents here, and what they tell costs a sixth of a seed.  Whether and when they are written stays."""
+
+    def brief(c: sqlite3.Connection, trial_id: int) -> SimpleNamespace:
+        row = one(c, _BRIEF, (trial_id,))
+        assert row is not None
+        return SimpleNamespace(context=SimpleNamespace(**dict(row)), folder=row["folder"])
+
+    return (
+        (exporter, "show", SimpleNamespace(show=brief)),
+        (exporter, "trial_view", lambda *_: None),
+        (exporter, "line_of", lambda _: None),
+        (exporter, "trial_documents", lambda _: {"result.json": b"{}\n"}),
+        (exporter, "job_view", lambda *_: None),
+        (exporter, "job_documents", lambda _: {"result.json": b"{}\n"}),
+    )
+
+
+_BRIEF = """
+SELECT out_dir, campaign.name AS campaign, task.name AS task, arm.name AS arm, replicate, folder
+FROM trial JOIN cell USING (cell_id) JOIN campaign ON campaign.campaign_id = cell.campaign_id JOIN task ON task.task_id = cell.task_id
+    JOIN arm ON arm.arm_id = cell.arm_id LEFT JOIN artifact_export USING (trial_id)
+WHERE trial_id = ?"""
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

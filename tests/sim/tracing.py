@@ -18,11 +18,12 @@ KEPT = 400
 
 class Trace:
     """:param now_ms: virtual time.  :param say: is given each line as it comes; None: nobody listens.
-    :param hide: path of the seed's folder, which differs from process to process.
+    :param hide: path of the seed's folder; it and the folder that it lies in differ from process to process.
     """
 
     def __init__(self, now_ms: Callable[[], int], hide: str, say: Callable[[str], None] | None = None) -> None:
-        self._now_ms, self._hide, self._say = now_ms, hide, say
+        self._now_ms, self._say = now_ms, say
+        self._hide, self._around = hide, hide.rpartition("/")[0]
         self._digest = hashlib.sha256()
         self.steps = 0
         self.last: deque[str] = deque(maxlen=KEPT)
@@ -30,8 +31,8 @@ class Trace:
 
     def add(self, what: str) -> None:
         line = f"{self._now_ms():>9} L{LIFE.get()} {what}"
-        if self._hide in line:
-            line = line.replace(self._hide, "~")
+        if self._around in line:
+            line = self._hidden(line)
         self.steps += 1
         self._digest.update(line.encode())
         self.last.append(line)
@@ -41,7 +42,10 @@ class Trace:
     def aside(self, what: str) -> None:
         """Shown and kept out of the digest: words of the product's own log."""
         if self._say is not None:
-            self._say(f"{self._now_ms():>9} L{LIFE.get()}   {what.replace(self._hide, '~')}")
+            self._say(f"{self._now_ms():>9} L{LIFE.get()}   {self._hidden(what)}")
+
+    def _hidden(self, text: str) -> str:
+        return text.replace(self._hide, "~").replace(self._around, "^")
 
     @property
     def listened(self) -> bool:
