@@ -21,6 +21,9 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, suppres
 settings.register_profile("search", parent=settings.get_profile("repeatable"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+LONGEST = ("tests/sim/test_sim.py", "tests/sim/test_sim_reach.py")
+"""Minutes without a wait: they fill the time in which others wait for engines, and at the end there would be nobody to run beside them."""
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -69,6 +72,11 @@ def staged_loopx() -> StagedTree:
         if IN_CI:
             pytest.fail(str(err))
         pytest.skip(str(err))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files begin; all others in their order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True)
