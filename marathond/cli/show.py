@@ -18,6 +18,7 @@ from marathond.core.detached import WRAPPER
 from marathond.core.model import Origin, block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
+from marathond.ledger.verbs.ordering import BlockBasis
 from marathond.ledger.verbs.show import TrialShown, show
 from marathond.ledger.verbs.turns import TurnRow
 from marathond.service.picture.kept_words import archive_words, pruned_words, standing
@@ -76,6 +77,8 @@ def _identity(trial: TrialShown) -> Iterator[str]:
     yield f"{trial_label(x.trial_id)}  {x.state}   attempt {x.attempt} of {len(trial.attempts)}"
     yield f"  campaign {clean(x.campaign)}   task {clean(x.task)}   arm {clean(x.arm)}   replicate {x.replicate}"
     yield f"  cell {cell_label(x.cell_id)} ({trial.cell_state})   block {block_label(x.block_id)}"
+    if trial.placed is not None:
+        yield f"  {placed_words(trial.placed)}"
     if trial.imported is not None:
         yield from show_import.section(trial.imported)
         return
@@ -84,6 +87,15 @@ def _identity(trial: TrialShown) -> Iterator[str]:
         gone = f", gone {when(x.container.gone_at_ms)}" if x.container.gone_at_ms else ""
         yield f"  image {clean(x.container.image_id)}"
         yield f"  container {clean(x.container.name)} {text_of(x.container.docker_id)} on {clean(x.container.engine)}{gone}"
+
+
+def placed_words(placed: BlockBasis) -> str:
+    """Why the block is where it is in its replicate."""
+    limit = "no limit" if placed.limit_s is None else f"limit {span(round(placed.limit_s * 1000))}"
+    took = "no trial of the task before" if placed.mean_s is None else f"{plural(placed.trials, 'trial')} before"
+    took += "" if placed.mean_s is None else f" took {span(round(placed.mean_s * 1000))} on the mean"
+    half = ", shorter half first" if placed.short_first else ""
+    return f"place {placed.place} of {placed.blocks} in replicate {placed.replicate}: {limit}; {took}{half}"
 
 
 def _timeline(trial: TrialShown, where: Screen, now_ms: int) -> Iterator[str]:

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 from support.ledgers import T0, arm, begin, bring_to, cell, fill, let_go, memory_ledger, submission, task
 
+from marathond.cli.show import placed_words
 from marathond.ledger.verbs import campaigns, ordering
 from marathond.ledger.verbs.campaigns import Submission
+from marathond.ledger.verbs.show import show
 
 ARMS = ("calm", "plain", "swift")
 LIMITS = {"long": 9_000_000, "one": 3_600_000, "two": 3_600_000, "three": 3_600_000, "four": 3_600_000}
@@ -73,6 +75,9 @@ def test_a_replicate_that_begins_starts_with_what_took_longest_among_equal_limit
     assert sorted(before.values()) == sorted(after.values())
     seen = ordering.basis(c, 1, 2, "four")
     assert seen == ordering.BlockBasis(2, place=3, blocks=5, limit_s=3600.0, trials=1, mean_s=1200.0, short_first=False)
+    assert placed_words(seen) == "place 3 of 5 in replicate 2: limit 1h00m; 1 trial before took 20m00s on the mean"
+    first = bring_to(c, cell(c, "four", "plain", 2), "running")
+    assert show(c, first.trial_id).placed == seen
     assert ordering.basis(c, 1, 1, "four") is None and ordering.basis(c, 1, 2, "none such") is None
 
 

@@ -17,6 +17,7 @@ from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ImportedRow, imported_row
 from marathond.ledger.verbs.money import TrialUsage, usage_of
+from marathond.ledger.verbs.ordering import BlockBasis, basis
 from marathond.ledger.verbs.sql import one
 from marathond.ledger.verbs.turns import TurnRow, of_trial
 from marathond.ledger.verbs.usage import held_ms
@@ -133,6 +134,8 @@ class TrialShown:
     """What of it was removed to make room."""
     turns: tuple[TurnRow, ...] = ()
     """Of its verifier, where some tasks' verifiers run alone."""
+    placed: BlockBasis | None = None
+    """Why its block is where it is; None: another replicate has begun since, or none has learned."""
 
 
 def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:
@@ -166,6 +169,7 @@ def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> Trial
         archives=archives,
         prunes=prunes,
         turns=of_trial(c, trial_id),
+        placed=basis(c, context.campaign_id, context.replicate, context.task),
     )
 
 
