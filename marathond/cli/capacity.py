@@ -41,10 +41,11 @@ def render(found: Capacity, where: Screen) -> Iterator[str]:
     yield from flow([f"campaign {clean(found.campaign)}" if found.campaign else "no campaign yet", *_holds(found)], where)
     for line in _limits(found):
         yield from wrapped(line, where)
-    if found.more:
+    if found.more and found.cells:
         yield ""
-        yield from table(_COLUMNS, [_row(each, found) for each in found.more], where)
-        yield from wrapped("0: that alone gives nothing, the cells would wait for what stands beside it", where)
+        yield from table(_COLUMNS, [_row(each) for each in found.more], where)
+        if any(each.starts == 0 and each.then for each in found.more):
+            yield from wrapped("0: that alone gives nothing, the cells would wait for what stands beside it", where)
     if found.provider is not None and found.provider.routes is not None and any(route.waiting for route in found.provider.routes):
         yield from wrapped("requests wait for the provider: more tokens a minute make agents that run quicker, and start none", where)
 
@@ -52,11 +53,11 @@ def render(found: Capacity, where: Screen) -> Iterator[str]:
 _COLUMNS = (Column("one more"), Column("starts", right=True), Column("done in", right=True), Column("then waiting", least=20, wrap=True))
 
 
-def _row(each: More, found: Capacity) -> tuple[str, str, str, str]:
+def _row(each: More) -> tuple[str, str, str, str]:
     eta = "-" if each.eta_ms is None else span(each.eta_ms)
     if each.starts is None:
         return clean(each.what), UNKNOWN, eta, clean(each.then)
-    return clean(each.what), str(each.starts), eta, clean(each.then) or ("nothing" if found.cells else "-")
+    return clean(each.what), str(each.starts), eta, clean(each.then) or "nothing"
 
 
 def _holds(found: Capacity) -> list[str]:
@@ -86,8 +87,8 @@ def _limits(found: Capacity) -> Iterator[str]:
     if not found.cells:
         yield "no cell is open: nothing limits"
         return
-    yield f"{plural(found.cells, 'cell')} open, " + (
-        f"{found.starts} would start at the next look" if found.starts else "none can start now"
-    )
+    now = f"{found.starts} would start at the next look" if found.starts else "none can start now"
+    eta = f"; done in {span(found.eta.ms)} as things are ({found.eta.basis})" if found.eta.ms is not None else ""
+    yield f"{plural(found.cells, 'cell')} open, {now}{eta}"
     for waiting in found.waiting:
         yield f"  {waiting.count} wait: {clean(waiting.text)}"

@@ -65,10 +65,10 @@ def _trial(one: Happening) -> str:
         known = "; its score was known" if one.what == "voided" and detail.get("score_was_known") else ""
         return f"{label}  {one.what} {clean(one.name)}{_why(one)}{known}{where}"
     if one.what in ("scored", "accepted", "regraded"):
-        partial = f", partial {number(detail['partial'])}" if "partial" in detail else ""
+        partial = "" if detail.get("partial") is None else f", partial {number(detail['partial'])}"
         return f"{label}  {one.what} reward {number(detail.get('reward'))}{partial}{_why(one)}{where}"
     if one.what in ("agent_ended", "budget_spent"):
-        code = f", exit {detail['exit_code']}" if "exit_code" in detail else ""
+        code = "" if detail.get("exit_code") is None else f", exit {detail['exit_code']}"
         return f"{label}  {one.what} {clean(detail.get('ended_by', ''))}{code}{where}"
     if one.what == "agent_started":
         limit = "no limit" if detail.get("limit_ms") is None else f"limit {span(detail['limit_ms'])}"

@@ -165,7 +165,7 @@ def test_a_full_campaign(scratch: Scratch) -> None:
     assert slot.starts == 1 and slot.eta_ms is not None and found.eta.ms is not None and slot.eta_ms < found.eta.ms
     assert {each.what: each.starts for each in found.more if each.what != "a slot"} == {"a core": 0, "a GiB of memory": 0, "a network": 0}
     text = shown(found)
-    assert "slots 2/2   CPU " in text and f"{found.cells} wait: CONCURRENCY 2/2" in text
+    assert "none can start now; done in " in text and "slots 2/2   CPU " in text and f"{found.cells} wait: CONCURRENCY 2/2" in text
 
 
 def test_e04_what_the_daemon_has_not_said_is_unknown(scratch: Scratch) -> None:
@@ -202,6 +202,14 @@ def test_a_daemon_that_is_down_and_a_campaign_that_is_not_there(scratch: Scratch
     found = look(scratch)
     assert found.alive is False and found.waiting is None and found.more == []
     assert "marathond is not running" in shown(found)
+
+
+def test_where_nothing_is_open_nothing_limits(scratch: Scratch) -> None:
+    scratch.submit("small", 1, now_ms=scratch.now_ms)
+    whole = look(scratch, "small")
+    assert whole.starts == 0 and "as things are" not in shown(whole)  # nothing has ended in it yet
+    nothing = shown(replace(whole, cells=0))
+    assert "no cell is open: nothing limits" in nothing and "one more" not in nothing
 
 
 def test_the_limits_are_the_knobs_of_their_names() -> None:
