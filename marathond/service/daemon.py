@@ -224,7 +224,7 @@ class Daemon:
 
     def _page_place(self) -> Place:
         daemon = self._began.daemon
-        return Place(self.opened.path, daemon.state_dir, daemon.control_socket, self._began.campaign.name, lambda: self.lag.beat_s)
+        return Place(self.opened.path, daemon.state_dir, daemon.control_socket, self._began.campaign.name)
 
     async def _work(self, serve_control: ServeControl, group: TaskGroup) -> None:
         """Until cancelled; what it starts goes on in ``group``."""

@@ -48,11 +48,10 @@ def summary(lags_s: Sequence[float]) -> dict[str, Any] | None:
 
 
 class LoopLag:
-    """``beat_s``: when the loop was last seen going round, by ``time.monotonic``; None: not yet.  Readable from any thread."""
+    """The looks of the last minute."""
 
     def __init__(self) -> None:
         self._lags: deque[float] = deque(maxlen=RING)
-        self.beat_s: float | None = None
 
     async def measure(self) -> None:
         """Until cancelled."""
@@ -61,7 +60,7 @@ class LoopLag:
             await anyio.sleep(PERIOD_S)
             now = time.monotonic()
             self._lags.extend(missed(max(0.0, now - before - PERIOD_S)))
-            before = self.beat_s = now
+            before = now
 
     async def tell(self, ledger: Ledger, clock: Clock) -> None:
         """Writes the summary, until cancelled; a ledger without room misses one, which nobody waits for."""

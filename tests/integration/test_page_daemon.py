@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import anyio
 import pytest
 
-from marathond.service.page import life, server
-from marathond.service.page.life import PageThread
-from marathond.service.page.place import Place
+from marathond.service.page import life
+from marathond.service.page.place import Place, to_data
 from tests.support.page_house import half_done
 from tests.support.rig import Rig, make_task
 
@@ -64,14 +66,9 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
         assert "t0001" in shown and "environment up" in shown
         assert 'marathond_trials_live{campaign="test",phase="running"} 1.0' in await asked(f"{url}/metrics")
 
-        async def broken(*_: object) -> None:
-            raise RuntimeError("a bug")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(server, "serve", broken)
-            (thread,) = [each for each in PAGES if each.runs]
-            thread.stop()
-            await rig.until("SELECT count(*) FROM finding WHERE code = 'page_down' AND detail LIKE '%a bug%'")
+        (child,) = pages()
+        os.kill(child, signal.SIGKILL)
+        await rig.until("SELECT count(*) FROM finding WHERE code = 'page_down' AND detail LIKE '%status -9%'")
         assert "live" in await asked(f"{url}/livez"), "and it comes back"
         (rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "go").touch()
         await rig.until_done()
@@ -80,40 +77,38 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
         socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-PAGES: list[PageThread] = []
+def pages() -> list[int]:
+    """Pids of this process's pages."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            with suppress(OSError):
+                found += [pid] if life.CHILD.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+    return found
 
 
-@pytest.fixture(autouse=True)
-def _pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every thread that is begun."""
-    PAGES.clear()
-    begin = PageThread.start
+async def test_it_ends_with_its_daemon_and_hears_its_loop(tmp_path: Path) -> None:
+    place = Place(tmp_path / "no.db", tmp_path, tmp_path / "c")
+    argv = [sys.executable, "-m", life.CHILD, json.dumps(to_data(place)), f"unix:{tmp_path}/p.sock"]
+    process = await asyncio.create_subprocess_exec(*argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    assert await process.stdout.readline() == f"at unix:{tmp_path}/p.sock\n".encode()
 
-    def start(self: PageThread) -> None:
-        PAGES.append(self)
-        begin(self)
+    async def told(status: int) -> str:
+        with anyio.fail_after(120):
+            while True:
+                connector = aiohttp.UnixConnector(f"{tmp_path}/p.sock")
+                async with aiohttp.ClientSession(connector=connector) as client, client.get("http://x/livez") as answer:
+                    if answer.status == status:
+                        return await answer.text()
+                await asyncio.sleep(0.1)
 
-    monkeypatch.setattr(PageThread, "start", start)
-
-
-async def test_it_ends_when_it_is_asked_to_whenever_that_is(tmp_path: Path) -> None:
-    thread = PageThread(Place(tmp_path / "no.db", tmp_path, tmp_path / "c"), f"unix:{tmp_path}/p.sock")
-    early = PageThread(Place(tmp_path / "no.db", tmp_path, tmp_path / "c"), f"unix:{tmp_path}/p.sock")
-    early.stop()
-    early.start()
-    with anyio.fail_after(60):
-        while early.runs:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    assert not early.where, "asked to end before it began, it never listens"
-    thread.start()
-    with anyio.fail_after(60):
-        while not thread.where:  # noqa: ASYNC110 - another loop's word
-            await asyncio.sleep(0.02)
-    thread.stop()
-    with anyio.fail_after(60):
-        while thread.runs:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    assert thread.failed == "it ended" and not (tmp_path / "p.sock").exists()
+    assert "has not gone round yet" in await told(503)
+    process.stdin.write(b".")
+    await process.stdin.drain()
+    assert "goes round" in await told(200)
+    process.stdin.close()
+    assert await asyncio.wait_for(process.wait(), 120) == 0 and not (tmp_path / "p.sock").exists()
 
 
 async def test_the_command_serves_the_ledger_alone_and_says_that_no_daemon_runs(tmp_path: Path) -> None:

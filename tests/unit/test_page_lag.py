@@ -67,7 +67,6 @@ class Rows:
 def test_a_loop_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag, "TELL_S", 0.2)
     ledger, looked = Rows("disk_full"), LoopLag()
-    assert looked.beat_s is None
 
     async def until(low_ms: float) -> None:
         with anyio.fail_after(60):
@@ -85,7 +84,6 @@ def test_a_loop_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     anyio.run(stand)
     assert ledger.told()["samples"] > 5
-    assert looked.beat_s is not None and 0 <= time.monotonic() - looked.beat_s < 60
 
 
 def test_a_refusal_that_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

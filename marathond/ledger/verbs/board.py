@@ -91,7 +91,7 @@ def cell_marks(c: sqlite3.Connection, campaign_id: int) -> list[CellMark]:
             FROM cell_state AS s WHERE campaign_id = ?""",
         (campaign_id,),
     )
-    return [CellMark(**dict(row)) for row in rows.fetchall()]
+    return [CellMark(*row) for row in rows.fetchall()]
 
 
 def cell_counts(c: sqlite3.Connection, campaign_id: int) -> list[CellCount]:
@@ -102,7 +102,7 @@ def cell_counts(c: sqlite3.Connection, campaign_id: int) -> list[CellCount]:
             FROM cell_state AS s WHERE campaign_id = ? GROUP BY 1, 2, 3, 4""",
         (campaign_id,),
     )
-    return [CellCount(**dict(row)) for row in rows.fetchall()]
+    return [CellCount(*row) for row in rows.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)

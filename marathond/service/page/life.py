@@ -1,107 +1,109 @@
-"""The page in the daemon: a thread with an event loop of its own, begun, watched and ended without the daemon ever waiting for it.
+"""The page beside the daemon: a process of its own, begun, watched and ended without the daemon ever waiting for it.
 
 Owns that its failure is the page's alone: a line in the log, the observation ``page`` and the finding ``page_down``, and another try a
-minute later.
+minute later.  A process and no thread: making a picture keeps an interpreter busy, and the daemon's loop, which would share it, was seen a
+fifth of a second late on a busy host.  It lives as long as its standard input: each beat of the daemon's loop is a byte there, and its end,
+however the daemon ended, ends it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import structlog
+from anyio.abc import ByteSendStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from marathond.core.errors import PASSING, LedgerRefused
 from marathond.core.text import clean
 from marathond.ledger.verbs import findings, settings
 from marathond.ports.clock import Clock
 from marathond.ports.ledger import Ledger
-from marathond.service.page.address import parse
-from marathond.service.page.place import Place
+from marathond.service.page.place import Place, to_data
 
 log = structlog.get_logger("marathond.page")
 
 KEY = "page"
-LOOK_S, AGAIN_S = 0.2, 60.0
-
-
-class PageThread:
-    """``where``: set once it listens; ``failed``: set once it has ended by itself, with why."""
-
-    def __init__(self, place: Place, listen: str) -> None:
-        self.where = ""
-        self.failed: str | None = None
-        self._place, self._listen = place, listen
-        self._wanted = True
-        self._stop: Callable[[], object] | None = None
-        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    @property
-    def runs(self) -> bool:
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Asks it to end, also before it has begun; from any thread."""
-        self._wanted = False
-        if self._stop is not None:
-            self._stop()
-
-    def _run(self) -> None:
-        """What is heavy is loaded here: not by a daemon without a page, and not in the loop of one with it."""
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - its end is told by `failed`, whatever it was
-            self.failed = f"{type(error).__name__}: {clean(error, 300)}" if not str(error).startswith("the page") else clean(error, 300)
-        else:
-            self.failed = self.failed or "it ended"
-
-    async def _serve(self) -> None:
-        from marathond.service.page.server import serve
-        from marathond.service.page.sources import Sources
-
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-        def end() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(stop.set)
-
-        self._stop = end
-        if not self._wanted:
-            return
-        sources = Sources(self._place)
-        try:
-            await serve(sources, parse(self._listen), stop, self._listens)
-        finally:
-            sources.close()
-
-    def _listens(self, where: object) -> None:
-        self.where = str(where)
+CHILD = "marathond.service.page.child"
+BEAT_S, AGAIN_S, END_S = 1.0, 60.0, 1.0
+SAID_MAX = 4096
+LISTENS, REFUSED = "at ", "no "
+"""How its only line of output begins."""
 
 
 async def keep(place: Place, listen: str, ledger: Ledger, clock: Clock) -> None:
     """Serve until cancelled; begin again what has ended."""
+
+    async def listens(where: str) -> None:
+        log.info("page", at=where)
+        await _tell(ledger, clock, listen, where, None)
+
     while True:
-        thread = PageThread(place, listen)
-        thread.start()
-        try:
-            while not thread.where and thread.failed is None:  # noqa: ASYNC110 - another loop's word, not this one's
-                await anyio.sleep(LOOK_S)
-            if thread.where:
-                log.info("page", at=thread.where)
-                await _tell(ledger, clock, listen, thread.where, None)
-            while thread.failed is None:  # noqa: ASYNC110
-                await anyio.sleep(LOOK_S * 5)
-        finally:
-            thread.stop()
-        why = thread.failed or "it ended"
+        why = await _once(place, listen, listens)
         log.error("page_down", listen=listen, error=why, again_in_s=AGAIN_S)
         await _tell(ledger, clock, listen, "", why)
         await anyio.sleep(AGAIN_S)
+
+
+async def _once(place: Place, listen: str, listens: Callable[[str], Awaitable[None]]) -> str:
+    """One life of it; why it is over."""
+    argv = [sys.executable, "-m", CHILD, json.dumps(to_data(place)), listen]
+    try:
+        # A session of its own: what a terminal sends to the daemon is not for it.
+        process = await anyio.open_process(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, start_new_session=True)
+    except OSError as error:
+        return f"it cannot be started: {(error.strerror or str(error)).lower()}"
+    try:
+        assert process.stdout is not None and process.stdin is not None
+        said = await _said(process)
+        if said.startswith(REFUSED):
+            return clean(said.removeprefix(REFUSED), 500)
+        if said.startswith(LISTENS):
+            await listens(said.removeprefix(LISTENS))
+        async with anyio.create_task_group() as group:
+            group.start_soon(_beat, process.stdin, name="page beat")
+            status = await process.wait()
+            group.cancel_scope.cancel()
+        return f"it ended with status {status}; its own words are in the log"
+    finally:
+        await _ended(process)
+
+
+async def _said(process: Process) -> str:
+    """Its line; empty when it ended without one."""
+    assert process.stdout is not None
+    try:
+        return (await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", SAID_MAX)).decode("utf-8", "replace")
+    except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.EndOfStream, anyio.BrokenResourceError):
+        return ""
+
+
+async def _beat(stdin: ByteSendStream) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while True:
+            await stdin.send(b".")
+            await anyio.sleep(BEAT_S)
+
+
+async def _ended(process: Process) -> None:
+    """Its input ends, and so does it; bounded."""
+    with anyio.CancelScope(shield=True):
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(anyio.BrokenResourceError, OSError):
+            await process.stdin.aclose()
+        with anyio.move_on_after(END_S) as late:
+            await process.wait()
+        if late.cancelled_caught:
+            with suppress(ProcessLookupError):
+                process.kill()
+            with anyio.move_on_after(END_S):
+                await process.wait()
+        await process.stdout.aclose()
 
 
 async def _tell(ledger: Ledger, clock: Clock, listen: str, where: str, why: str | None) -> None:

@@ -98,12 +98,16 @@ def _screen(title: str, at_ms: int, kind: str, parts: dict[str, str]) -> Screen:
     return Screen(title, when(at_ms), kind, parts, hashes, _hash("".join(hashes.values())))
 
 
-def board(picture: Board, now_ms: int, problem: str = "") -> Screen:
-    """:param problem: why the ledger cannot be read now, when ``picture`` is an older one."""
+def board(picture: Board, now_ms: int, problem: str = "", *, grid: str | None = None) -> Screen:
+    """:param problem: why the ledger cannot be read now, when ``picture`` is an older one.
+
+    :param grid: the grid's HTML, when it is known: the largest part changes the least.
+    """
     status = picture.status
     shared = {"status": status, "problem": problem, "now_ms": now_ms, "reviews": picture.reviews, "grid": picture.grid}
     shared |= {"waiting": waiting_words(status), "events": words.event_rows(picture)}
-    parts = {name: _render(f"board_{name}", **shared) for name in BOARD_PARTS}
+    known = {} if grid is None else {"grid": grid}
+    parts = {name: known[name] if name in known else _render(f"board_{name}", **shared) for name in BOARD_PARTS}
     state = "unknown" if problem else status.health
     return _screen(f"{words.SIGNS[state]} {state} – {clean(status.campaign or 'marathond', 80)}", now_ms, "board", parts)
 

@@ -50,6 +50,7 @@ class Sources:
         self._ledger, self._files = Worker("page-ledger"), Worker("page-files")
         self._ledger.put(render.warm)
         self._last: Board | None = None
+        self._grid = ""
         self.board = Screens(Kept(self._ledger, self._board))
         self.metrics: Kept[bytes] = Kept(self._ledger, partial(exposition, place))
         self.ready: Kept[Health] = Kept(self._ledger, partial(health.ready, place))
@@ -76,12 +77,15 @@ class Sources:
         try:
             with reading(self.place.ledger) as c:
                 campaign = self.place.shown_campaign(c)
-                self._last = gather_board(c, campaign, self.place.control_socket, now, self.place.gateway)
+                picture = gather_board(c, campaign, self.place.control_socket, now, self.place.gateway)
         except MarathonError as error:
             if self._last is None:
                 return render.problem("cannot see", clean(error), now, "")
             return render.board(self._last, now, clean(error))
-        return render.board(self._last, now)
+        grid = self._grid if self._last is not None and self._last.grid == picture.grid else None
+        screen = render.board(picture, now, grid=grid)
+        self._last, self._grid = picture, screen.parts["grid"]
+        return screen
 
     def _trial(self, trial_id: int) -> Screen:
         return render.trial(trial.look(self.place, trial_id))

@@ -111,7 +111,9 @@ def _shown(c: sqlite3.Connection, campaign: int) -> dict[tuple[int, int], Square
 def _square(cells: list[verbs.CellMark]) -> Square:
     marks = tuple((mark_of(cell.state, cell.trial_state), cell) for cell in cells)
     rewards = [cell.reward for cell in cells if cell.reward is not None]
-    counts = {mark: sum(each == mark for each, _ in marks) for mark in MARKS}
+    counts: dict[Mark, int] = {}
+    for mark, _ in marks:
+        counts[mark] = counts.get(mark, 0) + 1
     return Square(marks, _some(counts), sum(rewards) / len(rewards) if rewards else None)
 
 
