@@ -31,10 +31,14 @@ def closed(node: Any) -> Any:
 
 
 @functools.cache
+def published(name: str) -> dict[str, Any]:
+    """The schema, made once; not to be changed."""
+    return forms.schema(name)
+
+
+@functools.cache
 def validator(name: str) -> Draft202012Validator:
-    schema = forms.schema(name)
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(closed(schema))
+    return Draft202012Validator(closed(published(name)))
 
 
 def wrong(name: str, value: object) -> list[str]:

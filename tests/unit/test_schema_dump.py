@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from marathond.cli import schema_forms as forms
 from marathond.cli.schema_make import MAJOR
-from tests.support.published import properties
+from tests.support.published import properties, published
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schema"
 
@@ -82,7 +82,7 @@ def breaks(old: Any, new: Any, old_whole: Any = None, new_whole: Any = None, whe
 
 @pytest.mark.parametrize("name", forms.names())
 def test_the_dump_is_what_the_code_says(name: str) -> None:
-    schema = forms.schema(name)
+    schema = published(name)
     Draft202012Validator.check_schema(schema)
     assert kept(name) == json.loads(text_of(schema)), f"{file_of(name).name} is old; python -m tests.unit.test_schema_dump writes it anew"
 
@@ -93,7 +93,7 @@ def test_there_is_a_dump_of_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", forms.names())
 def test_every_field_says_what_it_is(name: str) -> None:
-    schema = forms.schema(name)
+    schema = published(name)
     tables = {key for key, value in schema.get("properties", {}).items() if "$ref" in value} if name == forms.CONFIG else set()
     silent = sorted({field for field, words in properties(schema) if not words.get("description") and field not in tables})
     assert not silent, f"{silent}: say it in the type, or in marathond/cli/schema_words.py"
@@ -108,7 +108,7 @@ def test_the_version_stands_in_every_schema() -> None:
 
 def test_what_breaks_a_reader_is_seen() -> None:
     """A field that goes, changes its type or is left out at times; not one that is added."""
-    old = forms.schema("status")
+    old = published("status")
     assert list(breaks(old, copy.deepcopy(old))) == []
     added = copy.deepcopy(old)
     added["properties"]["more"] = {"type": "string"}
@@ -131,7 +131,7 @@ def test_what_breaks_a_reader_is_seen() -> None:
 
 def main(argv: list[str]) -> int:
     """Write the dumps; 1: nothing was written, for a reader would break."""
-    new = {name: forms.schema(name) for name in forms.names()}
+    new = {name: published(name) for name in forms.names()}
     broken = [f"{name}: {each}" for name, schema in new.items() if (old := kept(name)) is not None for each in breaks(old, schema)]
     same = [name for name in new if (old := kept(name)) is not None and old["$id"] != new[name]["$id"]]
     if broken and "--break" not in argv and not same:
