@@ -29,6 +29,14 @@ SELECT trial_id, 'no', 1, 0 FROM container JOIN trial USING (trial_id) JOIN veri
     WHERE gone_at_ms IS NULL AND state = 'voided' AND ended_at_ms IS NULL AND verification.started_at_ms + limit_ms + {GRACE_MS} > ?
 ORDER BY 4, 1"""
 
+LEAVING_MS = 900_000
+"""For a container to be gone after its trial's void."""
+
+_LEAVING = """
+SELECT count(*) FROM container JOIN trial USING (trial_id) JOIN void USING (trial_id)
+WHERE gone_at_ms IS NULL AND state = 'voided' AND undone_at_ms IS NULL AND at_ms > ?
+    AND NOT EXISTS (SELECT 1 FROM verification WHERE verification.trial_id = trial.trial_id)"""
+
 _ROUNDS = 1 << 31
 """More than there are."""
 
@@ -59,16 +67,18 @@ def look(c: sqlite3.Connection, *, building: int, now_ms: int) -> Turns:
 
     :param building: images that are being made, which only the daemon knows.
     """
-    return decide(_queue(c, now_ms), _busy(c, building))
+    return decide(_queue(c, now_ms), _busy(c, building, now_ms))
 
 
 def _queue(c: sqlite3.Connection, now_ms: int) -> list[Turn]:
     return [Turn(row["trial_id"], Alone(row["alone"]), bool(row["held"])) for row in c.execute(_QUEUE, (now_ms,)).fetchall()]
 
 
-def _busy(c: sqlite3.Connection, building: int) -> Busy:
+def _busy(c: sqlite3.Connection, building: int, now_ms: int) -> Busy:
+    """An agent whose trial was voided goes on until its container is gone; one that cannot be removed is waited for no longer than that."""
+    leaving = scalar(c, _LEAVING, (now_ms - LEAVING_MS,))
     counts = dict(c.execute(f"SELECT state, count(*) FROM trial WHERE state IN {LIVE} GROUP BY state").fetchall())
-    return Busy(sum(counts.get(state, 0) for state in ("new", "reserved", "preparing")), building, counts.get("running", 0))
+    return Busy(sum(counts.get(state, 0) for state in ("new", "reserved", "preparing")), building, counts.get("running", 0) + leaving)
 
 
 def lone_runs(c: sqlite3.Connection) -> bool:
@@ -87,7 +97,7 @@ def take(c: sqlite3.Connection, trial_id: int, *, round: int, alone: Alone, buil
         c.execute(
             "INSERT INTO verifier_turn (trial_id, round, alone, asked_at_ms) VALUES (?, ?, ?, ?)", (trial_id, round, alone.value, now_ms)
         )
-    busy = _busy(c, building)
+    busy = _busy(c, building, now_ms)
     decided = decide(_queue(c, now_ms), busy)
     if trial_id not in decided.granted:
         return decided.waits.get(trial_id, "until its trial is looked at again")
