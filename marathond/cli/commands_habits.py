@@ -52,7 +52,7 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Who decided what, when and why, newest last: voids and their undoing, reviews, acknowledgements, stops, settings, parks,
-    submissions, declarations, imports, lives of the daemon.  Without SUBJECT the newest 50.
+    submissions, declarations, imports, archives, what was pruned, lives of the daemon.  Without SUBJECT the newest 50.
     """
     from marathond.cli import history as view
 

@@ -105,6 +105,20 @@ def _park(one: Happening) -> str:
     return f"{one.what}  {cells} {clean(one.name)}{_why(one)}  ({place})"
 
 
+def _archive(one: Happening) -> str:
+    size = f"{plural(one.detail['files'], 'file')}, {one.detail['size_bytes']} bytes"
+    return f"{trial_label(one.trial_id or 0)}  {one.what.replace('_', ' ')} {clean(one.detail['file'])} ({size}){_why_not_file(one)}"
+
+
+def _why_not_file(one: Happening) -> str:
+    return f" by {clean(one.author)}" if one.what == "archived" else _why(one)
+
+
+def _prune(one: Happening) -> str:
+    whose = "pruned" if one.trial_id is None else f"{trial_label(one.trial_id)}  pruned"
+    return f"{whose} {clean(one.name)} {clean(one.detail['path'])} ({plural(one.detail['files'], 'file')}){_why(one)}"
+
+
 def _daemon(one: Happening) -> str:
     detail = one.detail
     if one.what == "started":
@@ -132,6 +146,8 @@ _SAID = {
     "stop": _stop,
     "setting": _setting,
     "park": _park,
+    "archive": _archive,
+    "prune": _prune,
     "daemon": _daemon,
     "campaign": _campaign,
     "contrasts": _contrasts,

@@ -17,7 +17,7 @@ from marathond.service.picture.reader import campaign_id, reading
 
 DECIDED = frozenset({"voided", "unvoided", "accepted"})
 """Events of trials that somebody decided."""
-KINDS = frozenset({"stop", "setting", "park", "campaign", "contrasts", "import", "score"})
+KINDS = frozenset({"stop", "setting", "park", "campaign", "contrasts", "import", "score", "archive", "prune"})
 """Kinds that are decisions, all of them."""
 
 

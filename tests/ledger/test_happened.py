@@ -171,6 +171,34 @@ def test_what_was_decided(c: sqlite3.Connection) -> None:
     )
 
 
+def test_what_was_put_away_and_removed(c: sqlite3.Connection) -> None:
+    eventful(c)
+    c.execute("INSERT INTO artifact_export (trial_id, folder, at_ms) VALUES (1, 'x/t0001', ?)", (T0 + 150,))
+    before = marks(c)
+    c.execute(
+        """INSERT INTO archive (trial_id, file, sha256, size_bytes, files, content_bytes, author, at_ms)
+           VALUES (1, '/a/t0001.tar', ?, 10, 2, 20, 'ana', ?)""",
+        ("0" * 64, T0 + 160),
+    )
+    c.execute("UPDATE archive SET ended_at_ms = ?, ended_by = 'ben', ended_reason = 'damaged' WHERE archive_id = 1", (T0 + 170,))
+    c.execute(
+        """INSERT INTO prune (kind, path, trial_id, unarchived, rested_at_ms, files, size_bytes, author, reason, at_ms)
+           VALUES ('artifacts', '/out/x/t0001', 1, 1, ?, 2, 20, 'ana', 'room', ?),
+                  ('build_log', '/s/b.log', NULL, 0, ?, 1, 5, 'ana', 'room', ?)""",
+        (T0 + 150, T0 + 180, T0, T0 + 190),
+    )
+    told = [words(one).split("  ", 1)[1] for one in since(c, Of(), before)[0]]
+    assert told == [
+        "t0001  archived /a/t0001.tar (2 files, 10 bytes) by ana",
+        "t0001  given up /a/t0001.tar (2 files, 10 bytes) by ben: damaged",
+        "t0001  pruned artifacts /out/x/t0001 (2 files) by ana: room",
+        "pruned build_log /s/b.log (1 file) by ana: room",
+    ]
+    assert [one.what for one in all_of(c, of_subject(c, "t0001", None)[0])][-3:] == ["archived", "given_up", "pruned"]
+    assert [one.kind for one in all_of(c, of_filters(c, None, "goal", None, None)) if one.kind in ("archive", "prune")] == []
+    assert sum(decided(one) for one in all_of(c) if one.kind in ("archive", "prune")) == 4
+
+
 def test_the_sequence_orders_where_the_clock_was_set_back(c: sqlite3.Connection) -> None:
     """An hour back in the middle, and again by the next daemon."""
     have.fill(c)

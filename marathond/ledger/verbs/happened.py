@@ -27,9 +27,10 @@ ALL = -1
 class Happening:
     """One thing that happened; ``key`` names it for ever.
 
-    ``kind``: ``trial, finding, stop, setting, park, campaign, contrasts, import, score, daemon``; ``what``: the past fact.  ``name``: what
-    of that kind (a finding's code, a knob, a kind of stop).  ``author``: who decided it; None: nobody did, it was seen.  ``text``: why, or
-    more about it.  ``cells``: how many it was about.  ``life``: the daemon life in which it was written; 0: the ledger does not say.
+    ``kind``: ``trial, finding, stop, setting, park, campaign, contrasts, import, score, archive, prune, daemon``; ``what``: the past fact.
+    ``name``: what of that kind (a finding's code, a knob, a kind of stop).  ``author``: who decided it; None: nobody did, it was seen.
+    ``text``: why, or more about it.  ``cells``: how many it was about.  ``life``: the daemon life in which it was written; 0: the ledger
+    does not say.
     """
 
     key: str

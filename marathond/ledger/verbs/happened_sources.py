@@ -95,6 +95,31 @@ FROM score AS s CROSS JOIN trial ON trial.trial_id = s.trial_id CROSS JOIN cell 
 WHERE (:after IS NULL OR s.score_id > :after) AND (:trials IS NULL OR s.trial_id IN (SELECT value FROM json_each(:trials)))
     AND EXISTS (SELECT 1 FROM score AS first WHERE first.trial_id = s.trial_id AND first.score_id < s.score_id) AND {_OF_CELL}
 ORDER BY s.score_id DESC LIMIT :most"""
+_OF_TRIAL_ROW = f"""
+CROSS JOIN trial ON trial.trial_id = a.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+    CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
+    CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
+WHERE {{kept}} AND (:trials IS NULL OR a.trial_id IN (SELECT value FROM json_each(:trials))) AND {_OF_CELL}"""
+
+
+def _archives(what: str, time: str, author: str, text: str, order: str, kept: str) -> str:
+    return f"""
+SELECT 'archive:' || archive_id || ':{what}' AS key, 'archive' AS kind, '{what}' AS what, a.{time} AS at_ms, a.{author} AS author,
+    a.{text} AS text, a.trial_id, campaign.name AS campaign, task.name AS task, arm.name AS arm, cell.replicate, a.file, a.files,
+    a.size_bytes
+FROM archive AS a {_OF_TRIAL_ROW.format(kept=kept)} ORDER BY {order} LIMIT :most"""
+
+
+_PRUNES = f"""
+SELECT 'prune:' || prune_id AS key, 'prune' AS kind, 'pruned' AS what, p.at_ms, p.kind AS name, p.author, p.reason AS text, p.trial_id,
+    campaign.name AS campaign, task.name AS task, arm.name AS arm, cell.replicate, p.path, p.files, p.size_bytes
+FROM prune AS p LEFT JOIN trial ON trial.trial_id = p.trial_id LEFT JOIN cell ON cell.cell_id = trial.cell_id
+    LEFT JOIN task ON task.task_id = cell.task_id LEFT JOIN arm ON arm.arm_id = cell.arm_id
+    LEFT JOIN campaign ON campaign.campaign_id = cell.campaign_id
+WHERE (:after IS NULL OR prune_id > :after) AND iif(p.trial_id IS NULL, NOT :narrow,
+    (:trials IS NULL OR p.trial_id IN (SELECT value FROM json_each(:trials))) AND {_OF_CELL})
+ORDER BY prune_id DESC LIMIT :most"""
+
 
 # Of a finding of a trial, by what it names; of whom trials were named, those are the subjects already.
 _OF_TRIAL = f"""(:trials IS NULL AND f.subject GLOB 't[0-9]*' AND EXISTS (
@@ -193,6 +218,25 @@ SOURCES = (
     ),
     Source("events", _EVENTS, "SELECT max(event_id) FROM trial_event"),
     Source("scores", _SCORES, "SELECT max(score_id) FROM score"),
+    Source(
+        "archived",
+        _archives("archived", "at_ms", "author", "file", "archive_id DESC", _NEW.format(id="archive_id")),
+        "SELECT max(archive_id) FROM archive",
+    ),
+    Source("pruned", _PRUNES, "SELECT max(prune_id) FROM prune"),
+    Source(
+        "archive given up",
+        _archives(
+            "given_up",
+            "ended_at_ms",
+            "ended_by",
+            "ended_reason",
+            "a.ended_at_ms DESC, archive_id DESC",
+            "a.ended_at_ms IS NOT NULL AND " + _IDS.format(id="archive_id"),
+        ),
+        "SELECT max(archive_id) FROM archive",
+        "SELECT archive_id FROM archive WHERE ended_at_ms IS NULL",
+    ),
     Source(
         "parked",
         _parks("parked", "at_ms", "author", "detail", "max(park.park_id) DESC", _NEW.format(id="park.park_id")),
