@@ -48,7 +48,7 @@ def copied(bench: Bench) -> list[Row]:
 
 def admission(_: Bench) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="marathond-bench-") as folder:
-        return ledger_run.rows(*anyio.run(ledger_run.admission_ms, Path(folder)))
+        return ledger_run.rows(anyio.run(ledger_run.admission_ms, Path(folder)))
 
 
 def scan(bench: Bench) -> list[Row]:
