@@ -47,7 +47,10 @@ _RUN_DIR = re.compile(r"t(\d{4,12})")
 @contextmanager
 def one_at_a_time(state_dir: Path) -> Iterator[None]:
     """:raises Refused: another archive or prune is at work; the kernel frees the lock of one that was killed."""
-    descriptor = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        descriptor = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise Refused(f"{state_dir / LOCK}: {error.strerror or error}; be the daemon's user") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,9 +13,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 from support import ledgers
 from support.kept import FILES, Kept, Snapshot, killed_at, make_kept
 
+from marathond.cli.schema_forms import schema
 from marathond.core.keeping import DAY_MS
 from marathond.ledger import migrate
 from marathond.ledger.connect import connect
@@ -121,6 +123,14 @@ def test_what_is_refused_is_named_and_nothing_of_it_goes(kept: Kept) -> None:
     assert kept.prune("t0001").code == 0 and not folder.exists()
     kept.file("zstd").unlink()
     assert "its artifacts are pruned, and its archive" in kept.archive("t0001").out
+
+
+def test_json_names_each_thing_as_its_schema_says(kept: Kept) -> None:
+    for command, said in (("archive", kept.archive("--json")), ("prune", kept.prune("--json")), ("sizes", kept.ctl("sizes", "--json"))):
+        found = json.loads(said.out)
+        Draft202012Validator(schema(command)).validate(found)
+        if command != "sizes":
+            assert [(row["trial"], row["outcome"]) for row in found["done"][:3]] == [(1, f"{command}d"), (2, f"{command}d"), (3, "left")]
 
 
 def test_lost_on_purpose_only_when_that_is_said(kept: Kept) -> None:
