@@ -73,15 +73,18 @@ class Scheduler:
         world = self.world
         await self._breaker.look()
         await self._money.begin()
-        snapshot = await self._snapshot()
+        fixed = world.fixed
+        snapshot = await world.ledger.read(
+            admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
+        )
         host = await self._host(snapshot)
         closed_now = host.engine_down or host.disk_low or host.verifying_alone  # what fills a disk faster than a build?
         if snapshot.open_total and not closed_now:
             await self._want_images(snapshot)
-        decided = self._plan(snapshot, host)
-        while await self._begins(decided):
-            snapshot = await self._snapshot()
-            decided = self._plan(snapshot, host)
+        decided = plan(snapshot, world.knobs.limits, host, ready_tasks=world.images.keys(), now_ms=world.clock.wall_ms())
+        if await self._begins(decided):
+            world.wake.ring()  # the cells have other places now: look at all anew
+            return 0
         if decided.admissions and (blind := await self._sight.problem()):
             waits = Waiting("ENGINE", snapshot.open_total, f"ENGINE ({blind})")
             decided = Plan((), (waits,))
@@ -95,17 +98,8 @@ class Scheduler:
             world.wake.ring()
         return admitted
 
-    async def _snapshot(self) -> Snapshot:
-        fixed = self.world.fixed
-        return await self.world.ledger.read(
-            admission.snapshot, fixed.campaign_id, engine=fixed.engine_name, limit=LOOK_AHEAD, money=fixed.money
-        )
-
-    def _plan(self, snapshot: Snapshot, host: HostFacts) -> Plan:
-        return plan(snapshot, self.world.knobs.limits, host, ready_tasks=self.world.images.keys(), now_ms=self.world.clock.wall_ms())
-
     async def _begins(self, decided: Plan) -> bool:
-        """Before the first cell of a replicate is admitted, its blocks learn their order; True: plan again.  Once per replicate."""
+        """Before the first cell of a replicate is admitted, its blocks learn their order; True: they did just now."""
         world = self.world
         if not decided.admissions or world.knobs.expected is not Expected.LEARNED:
             return False
