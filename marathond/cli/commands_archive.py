@@ -21,8 +21,8 @@ def archive_command(
     ctx: typer.Context,
     trials: Trials = None,
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="The folder for the archives; it must exist.", show_default=False)
-    ] = Path(),
+        Path | None, typer.Option("--to", metavar="DIR", help="The folder for the archives; it must exist.", show_default=False)
+    ] = None,
     campaign: Campaign = None,
     task: TaskName = None,
     arm: Arm = None,
@@ -37,7 +37,7 @@ def archive_command(
 
     Exit status: 1 when something was refused.
     """
-    if to == Path():
+    if to is None:
         raise CallFailed("archive: --to DIR is needed: the folder for the archives", Exit.USAGE)
     if remove != bool(reason.strip()):
         raise CallFailed('archive: --remove and --reason "…" belong together: what is removed keeps its reason', Exit.USAGE)
