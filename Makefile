@@ -1,7 +1,7 @@
 # marathond: every target does its own set-up, as root or not, without a terminal; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-.PHONY: help setup demo test fuzz lint check bench sim soak install clean
+.PHONY: help setup demo test fuzz lint check bench bench-check sim soak install uninstall clean
 
 PY := .venv/bin/python
 SETUP := $(PY) -m marathond.demo
@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: .venv/.installed ## make .venv with the package and its tools (done by every other target)
 
@@ -47,8 +47,12 @@ lint: setup ## ruff: rules and format
 check: lint ## lint, mypy --strict, import contracts
 	@$(PY) -m mypy && .venv/bin/lint-imports
 
-bench: setup ## bare Docker calls, marathond and Harbor side by side
-	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench
+bench: setup ## every figure in one run, side by side with what it is compared with
+	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench $(ARGS)
+
+# Ratios of CPU time, bytes, and floors that take turns.  After a change on purpose, on a quiet machine: make bench-check ARGS=--update
+bench-check: setup ## fail where a ratio is 20 % worse than the one checked in
+	@$(SETUP) with-engine --sweep -- $(PY) -m tests.bench $(if $(findstring --update,$(ARGS)),,--check) $(ARGS)
 
 # Whole campaigns in virtual time, each by its seed; `python -m tests.sim --seed N -v` prints what happened in one.
 SEEDS ?= 1000
@@ -65,6 +69,9 @@ install: ## install into PREFIX (default /opt/marathond), with the systemd units
 	@python3 -m venv $(PREFIX) && $(PREFIX)/bin/pip install -q .
 	@PROGRAM=$(PREFIX)/bin/marathond systemd/install.sh
 	@ln -sf $(PREFIX)/bin/marathonctl $(PREFIX)/bin/marathond /usr/local/bin/
+
+uninstall: ## remove units, commands and PREFIX; configuration, ledger and artifacts stay
+	@PREFIX=$(PREFIX) systemd/uninstall.sh
 
 clean: ## remove .venv, caches and the private engine's data
 	@PYTHONPATH=. python3 -m marathond.demo clean

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Campaign, Json, app, finish, settled
+from marathond.cli.app import Campaign, Json, app, finish, offered, settled
 from marathond.service.protocol import CallFailed, Exit
 
 
@@ -31,7 +31,10 @@ def top(
 
 @app.command()
 def explain(
-    code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="Of a finding, void, review or park; without one: all.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(metavar="[CODE]", help="Of a finding, void, review or park; without one: all.", autocompletion=offered("codes")),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """What a code means and what to do about it."""

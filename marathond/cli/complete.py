@@ -195,6 +195,13 @@ numbers_or_codes = _either(findings, finding_codes)
 subjects = _either(arms, tasks, trials)
 
 
+def codes(_: typer.Context, incomplete: str) -> Offer:
+    """Of findings, voids, reviews and parks, as ``explain`` knows them."""
+    from marathond.cli.explain import known
+
+    return plain({each.code: each.means for each in known() if each.code.startswith(incomplete)}.items())
+
+
 def knobs(ctx: typer.Context, incomplete: str) -> Offer:
     """``concurrency=8``, as it is now, and ``concurrency=default``: two of them, so that the shell stops behind the sign."""
     from marathond.service.knobs import KNOBS, short_name

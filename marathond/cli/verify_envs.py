@@ -74,6 +74,7 @@ def run(settings: Settings, *, tasks: Sequence[str], arms: Sequence[str], keep: 
         overrides["campaign.include"] = list(tasks)
     if arms:
         overrides["campaign.arms"] = list(arms)
+        overrides["comparison.contrasts"] = []  # nothing is compared, and a contrast of an arm that is left out would be refused
     found = ran(settings, "verify-envs", overrides, read, provider=NOBODY, gates_only=True, keep=keep)
     if as_json:
         print_json(Shown(found.cells, found.asked))

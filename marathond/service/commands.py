@@ -91,6 +91,10 @@ class DaemonControl(Protocol):
         """The value of a knob that counts now."""
         ...
 
+    def configured(self, key: str) -> KnobValue:
+        """The configuration's own."""
+        ...
+
     async def submit(self, author: str) -> SubmitResult:
         """Read the configuration again and submit its campaign."""
         ...
@@ -305,7 +309,7 @@ class Commands:
         await self._ledger.write(setting_verbs.set_value, key, old=old, new=new, author=author, reason=reason, now_ms=self._now())
         self._control.apply_settings()
         self._control.wake()
-        return asdict(KnobTurned(key, old, self._control.effective(key) if new is None else new, changed=True))
+        return asdict(KnobTurned(key, old, self._control.configured(key) if new is None else new, changed=True))
 
     async def _ack(self, author: str, args: Args) -> JsonObject:
         args.exactly_one("finding", "code")

@@ -167,6 +167,10 @@ class Daemon:
         """The value of a knob that counts now."""
         return self._values[key]
 
+    def configured(self, key: str) -> KnobValue:
+        """The configuration's value of a knob, whatever `set` says."""
+        return effective.configured_knobs(self.settings)[key]
+
     async def submit(self, author: str) -> SubmitResult:
         """Read the configuration again and add what is new in it.
 

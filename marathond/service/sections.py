@@ -145,7 +145,9 @@ class Daemon(Section):
         default_factory=lambda data: paths.default_below(data["state_dir"], "control_socket"), description="where marathonctl talks to it"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least severity that is logged")
-    log_format: Literal["auto", "json", "console"] = Field(default="auto", description="auto: console on a terminal, the journal, else json")
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="auto: console on a terminal, the journal, else json"
+    )
 
     @model_validator(mode="after")
     def _sockets_fit(self) -> Daemon:

@@ -62,6 +62,9 @@ class RecordingControl:
     def effective(self, key: str) -> KnobValue:
         return self.values[key]
 
+    def configured(self, key: str) -> KnobValue:
+        return KNOBS[key].default
+
     async def submit(self, author: str) -> SubmitResult:
         self.acts.append(("submit", author))
         return self.result

@@ -133,7 +133,8 @@ def run(stderr: Path, *, place: Path, stream: str | None = None) -> None:
     with stderr.open("wb") as file:
         found = os.fstat(file.fileno())
         environ = {**os.environ, "JOURNAL_STREAM": stream or f"{found.st_dev}:{found.st_ino}"}
-        child = f"from pathlib import Path\nfrom marathond.service import journal\njournal.JournalLogger.__init__.__defaults__ = (Path({str(place)!r}),)"
+        child = "from pathlib import Path\nfrom marathond.service import journal\n"
+        child += f"journal.JournalLogger.__init__.__defaults__ = (Path({str(place)!r}),)"
         subprocess.run([sys.executable, "-c", child + CHILD], stderr=file, env=environ, timeout=240, check=True)
 
 

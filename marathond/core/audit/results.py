@@ -331,7 +331,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "zero_everywhere",
         "info",
-        "No arm ever solves these tasks, so they do not tell the arms apart by reward.",
+        "No arm that is compared (the oracle apart) ever solves these tasks, so they do not tell the arms apart by reward.",
         "Compare them by partial score or test rate, where the benchmark has one.",
         zero_everywhere,
     ),
