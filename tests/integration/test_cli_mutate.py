@@ -301,7 +301,7 @@ def test_knobs_are_set_once_with_author(rig: Rig) -> None:
     assert len(rig.control.said("apply_settings")) == 1
     rig.control.values["admission.concurrency"] = 8
     assert rig.ask("set", "admission.concurrency=8", "--reason", "night") == "admission.concurrency is 8 already\n"
-    rig.ask("set", "concurrency=default", "--reason", "morning")
+    assert rig.ask("set", "concurrency=default", "--reason", "morning") == "admission.concurrency = 4 (was 8)\n"
     assert one(rig, "SELECT new_json FROM setting_change ORDER BY change_id DESC LIMIT 1") == "null"
     assert rig.ask("set", "passes=default", "--reason", "morning") == "admission.passes is 3 already\n"
     assert one(rig, "SELECT count(*) FROM setting_change") == 2

@@ -23,7 +23,7 @@ from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.service import effective
 from marathond.service.commands import Commands
 from marathond.service.daemon import Daemon
-from marathond.service.knobs import KNOBS
+from marathond.service.knobs import KNOBS, KnobValue
 from marathond.service.notify import Notifier
 from tests.sim import world
 from tests.sim.switch import Killed
@@ -88,6 +88,9 @@ class SimDaemon(Daemon):
     async def submit(self, author: str) -> SubmitResult:
         made = world.submission(self.sim.shape, self.sim.folder / "out")
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
+
+    def configured(self, key: str) -> KnobValue:
+        return self.sim.shape.knobs[key]
 
     async def _knobs(self, fixed: Fixed) -> Knobs:
         set_by_hand = await self.ledger.read(ledger_settings.overrides)
