@@ -19,6 +19,7 @@ CREATE TABLE archive (
     ended_reason  TEXT,
     CONSTRAINT archive_ends_whole CHECK ((ended_at_ms IS NULL) = (ended_by IS NULL) AND (ended_by IS NULL) = (ended_reason IS NULL))
 ) STRICT;
+CREATE INDEX archive_by_trial ON archive (trial_id);
 CREATE UNIQUE INDEX archive_one_standing_per_trial ON archive (trial_id) WHERE ended_at_ms IS NULL;
 CREATE UNIQUE INDEX archive_one_standing_per_file ON archive (file) WHERE ended_at_ms IS NULL;
 CREATE TRIGGER archive_only_at_rest BEFORE INSERT ON archive

@@ -629,6 +629,8 @@ CREATE TABLE void_code (
 
 CREATE UNIQUE INDEX admission_stop_one_live_per_kind ON admission_stop (kind) WHERE ended_at_ms IS NULL;
 
+CREATE INDEX archive_by_trial ON archive (trial_id);
+
 CREATE UNIQUE INDEX archive_one_standing_per_file ON archive (file) WHERE ended_at_ms IS NULL;
 
 CREATE UNIQUE INDEX archive_one_standing_per_trial ON archive (trial_id) WHERE ended_at_ms IS NULL;
