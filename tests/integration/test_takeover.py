@@ -136,7 +136,7 @@ async def test_f01_a_daemon_that_was_replaced_while_it_was_stopped_changes_nothi
                 let_go(rig, 1)
                 await wait_for(lambda: relay.mute)
                 await is_made(engine, rig.ledger_id, "t0002")
-                old.send_signal(signal.SIGSTOP)
+                await stop_between_writes(rig)  # one that is stopped in a write holds the ledger's lock, and nobody else begins
                 relay.mute = False
                 lock.lock_path(rig.ledger_path).unlink()
                 mine = rows_of_life(rig.ledger_path, 1)
