@@ -48,7 +48,8 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
     else:
         await same_task(world, context)
         end = await _round(world, context, task, 1)
-    interrupted = sum(row.outcome == "lost" for row in context.verifications)
+    # Not the last one: the loop counts that, and counted twice a second round would pass for a first one and earn a third.
+    interrupted = sum(row.outcome == "lost" for row in context.verifications[:-1])
     while end is not None:
         # A verifier that did not end well may have died with its container, which the engine shows as running for a moment longer.
         well = end.exit_code == 0

@@ -10,10 +10,10 @@ import signal
 import socket
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +137,14 @@ def test_f05_a_migration_killed_at_each_border_of_a_transaction_is_gone_on_with(
 
 
 CELLS = 240
+PER_COPY = 40
 
 
-def _work(path: str) -> None:
-    """A trial after the other, each one transaction, as fast as it goes."""
+def _work(path: str, may: Semaphore, done: Semaphore) -> None:
+    """A trial after the other, each one transaction, as fast as it goes and as far as it may."""
     with closing(connect(Path(path), mode="rw")) as c:
         for cell_id in range(1, CELLS + 1):
+            may.acquire()
 
             def one_trial(cell_id: int = cell_id) -> None:
                 admitted = bring_to(c, cell_id, "running" if cell_id % 10 == 0 else "scored")
@@ -150,6 +152,7 @@ def _work(path: str) -> None:
                     let_go(c, admitted)
 
             in_transaction(c, "BEGIN IMMEDIATE", one_trial, path)
+            done.release()
 
 
 def test_e07_copies_made_beside_a_busy_writer_are_whole_and_can_be_adopted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,31 +162,36 @@ def test_e07_copies_made_beside_a_busy_writer_are_whole_and_can_be_adopted(folde
         c.execute("PRAGMA journal_mode = WAL").fetchall()
         tasks = [task(f"t{n}", network=False) for n in range(CELLS // 6)]
         fill(c, submission(tasks=tasks, arms=[arm("a"), arm("b"), arm("c")], replicates=2))
-    writer = FORK.Process(target=_work, args=(str(path),))
+    may, done = FORK.Semaphore(0), FORK.Semaphore(0)
+    writer = FORK.Process(target=_work, args=(str(path), may, done))
     writer.start()
+    (folder / "copies").mkdir()
     try:
-        while writer.is_alive():
-            target = folder / "copies" / f"{len(stored)}.db"
-            target.parent.mkdir(exist_ok=True)
-            assert house.backup(path, target) == 0
-            stored.append(target)
-            time.sleep(0.2)
+        for number in range(CELLS // PER_COPY):
+            # It is at work on these while the copy is made, and cannot have done more.
+            for _ in range(PER_COPY):
+                may.release()
+            assert done.acquire(timeout=60)
+            stored.append(folder / "copies" / f"{number}.db")
+            assert house.backup(path, stored[-1]) == 0
+            for _ in range(PER_COPY - 1):
+                assert done.acquire(timeout=60)
     finally:
         writer.join(60)
         writer.kill()
     assert writer.exitcode == 0
     counts = []
     for each in stored:
-        done = adopt(each, How.COPY, host=socket.gethostname(), filesystem_type="ext4", author="ana", now_ms=T0 + 1)
+        adopted = adopt(each, How.COPY, host=socket.gethostname(), filesystem_type="ext4", author="ana", now_ms=T0 + 1)
         with closing(open_readonly(each)) as c:
             trials, claims, live = c.execute("SELECT count(*), (SELECT count(*) FROM claim), count(*) / 10 FROM trial").fetchone()
-            assert trials == claims and len(done.voided) == live and unfinished(c) == []
+            assert trials == claims and len(adopted.voided) == live and unfinished(c) == []
             assert c.execute("SELECT count(*) FROM v_cell WHERE state = 'done'").fetchone()[0] == trials - live
             gaps = "SELECT count(*) FROM (SELECT 1 FROM trial_event GROUP BY trial_id HAVING count(*) <> max(seq))"
             assert c.execute(gaps).fetchone()[0] == 0
             counts.append(trials)
         assert house.check(each) == 0
-    assert counts == sorted(counts) and any(0 < count < CELLS for count in counts), counts
+    assert all(n * PER_COPY < count <= (n + 1) * PER_COPY for n, count in enumerate(counts)), counts
     with closing(open_readonly(path)) as c:  # the original knows nothing of it
         assert c.execute("SELECT count(*) FROM trial").fetchone()[0] == CELLS and len(unfinished(c)) == CELLS // 10
     capsys.readouterr()

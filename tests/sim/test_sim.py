@@ -32,6 +32,7 @@ def test_f02_no_seed_breaks_an_invariant(seeds: range) -> None:
         pytest.param(1446, id="voided by a person while it was taken over and its task's files had changed"),
         pytest.param(2340, id="replaced while it recovered beside an engine that hangs: it wrote nothing, so it met no refusal"),
         pytest.param(3154, id="a verifier that runs alone began beside the agent of a trial that a person had just voided"),
+        pytest.param(4651, id="killed between an interrupted verification and the next: the interruption was counted twice"),
         pytest.param(2505, id="a dead life's order to put tests in place came while the next life's verifier ran"),
     ],
 )
