@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Json, app, finish, settled
+from marathond.cli.output import note
 
 
 @app.command(name="stage")
@@ -21,6 +22,7 @@ def stage_command(
     """Put what the campaign's arms drive into state_dir/staged: codex; LoopX with its Node and Python, where an arm has it.
 
     Each is fetched as it is pinned, or copied from the folder that the configuration names.  What is there and whole stays as it is.
+    What no arm of the campaign needs is left out, and said so.
     Works without the daemon.  Exit status: 1 when it cannot be staged, or with --verify when it is not staged or altered; 75 when
     another one has been at work for too long.
     """
@@ -28,5 +30,8 @@ def stage_command(
     from marathond.service.staged import wanted_trees
 
     settings = settled(ctx).settings()
-    asked = wanted_trees(settings) or (settings.codex.wanted(),)
-    finish(stage.run(settings.daemon.state_dir, asked, verify_only=verify, as_json=as_json))
+    asked = wanted_trees(settings)
+    code = stage.run(settings.daemon.state_dir, asked, verify_only=verify, as_json=as_json)
+    if words := stage.left_out({each.name for each in asked}, settings.campaign.name):
+        note(words)
+    finish(code)

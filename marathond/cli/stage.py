@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,9 @@ from marathond.service.protocol import Exit
 from marathond.staging import store
 from marathond.staging.manifest import tree_integrity
 from marathond.staging.progress import Progress, Say
+
+PROGRAMS = ("codex", "loopx")
+"""All that can be staged, by the name under which :mod:`marathond.service.staged` asks for it."""
 
 LINE_EVERY_S = 10.0
 """Off a terminal; a step's begin and end are always told."""
@@ -60,6 +63,17 @@ def run(state_dir: Path, asked: Sequence[store.Asked], *, verify_only: bool, as_
     if as_json:
         print_json([flat(tree, State(state, tree_integrity(tree.tree_sha256))) for tree, state in done])
     return Exit.OK
+
+
+def left_out(asked: Collection[str], campaign: str) -> str:
+    """What is not staged, and why, in one line; empty: nothing is left out.
+
+    :param asked: names of what the campaign's arms need.
+    """
+    left = [name for name in PROGRAMS if name not in asked]
+    if not left:
+        return ""
+    return f"left out: {', '.join(left)}: no arm of campaign {clean(campaign)} needs {'it' if len(left) == 1 else 'them'}"
 
 
 def _print(tree: store.StagedTree, state: str) -> None:

@@ -28,10 +28,15 @@ def config(tmp_path: Path, tarball: Path) -> Path:
     return write_config(tmp_path, f'integrity = "{integrity(tarball)}"')
 
 
-def write_config(tmp_path: Path, codex: str) -> Path:
+ROUTE = '[gateway.routes.main]\nbase_url = "https://api.example.org/v1"\nkey_file = "/k"\n'
+ARMS = f'[arms.nop]\nkind = "nop"\n[arms.plain]\nkind = "codex"\ndrive = "turn"\n{ROUTE}'
+
+
+def write_config(tmp_path: Path, codex: str, chosen: str = "") -> Path:
+    """:param chosen: ``campaign.arms``; empty: both."""
     path = tmp_path / "config.toml"
-    text = f'[daemon]\nstate_dir = "state"\n[codex]\n{codex}\n[campaign]\nname = "first"\ntasks = ["t"]\n[arms.nop]\nkind = "nop"\n'
-    path.write_text(text)
+    campaign = f'[campaign]\nname = "first"\ntasks = ["t"]\n{chosen}\n'
+    path.write_text(f'[daemon]\nstate_dir = "state"\n[codex]\n{codex}\nmodel = "m"\n{campaign}{ARMS}')
     return path
 
 
@@ -100,6 +105,22 @@ def test_stage_verify_and_again(config: Path, registry: Registry, run: Run) -> N
     assert (healed.returncode, healed.stdout.splitlines()[0]) == (0, first.stdout.splitlines()[0])
     assert "codex-path/rg has 14 bytes" in healed.stderr
     assert run(config, "--verify").returncode == 0
+
+
+def test_what_no_arm_needs_is_not_fetched(tmp_path: Path, tarball: Path, registry: Registry, run: Run) -> None:
+    """codex is pinned, and an arm of it is there, but the campaign leaves it out."""
+    config = write_config(tmp_path, f'integrity = "{integrity(tarball)}"', 'arms = ["nop"]')
+    left = "left out: codex, loopx: no arm of campaign first needs them\n"
+    for options in ((), ("--verify",)):
+        assert run(config, *options) == Done(0, "", left)
+    as_json = run(config, "--json")
+    assert (as_json.returncode, printed("stage", as_json.stdout), as_json.stderr) == (0, [], left)
+    assert registry.tarballs == 0 and not (tmp_path / "state").exists()
+
+    write_config(tmp_path, f'integrity = "{integrity(tarball)}"')
+    both = run(config)
+    assert (both.returncode, registry.tarballs) == (0, 1), both.stderr
+    assert both.stderr.endswith("left out: loopx: no arm of campaign first needs it\n")
 
 
 def test_two_at_once_fetch_once(config: Path, registry: Registry) -> None:
