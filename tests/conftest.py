@@ -21,8 +21,8 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, suppres
 settings.register_profile("search", parent=settings.get_profile("repeatable"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-LONGEST = ("tests/sim/test_sim.py", "tests/sim/test_sim_reach.py")
-"""Minutes without a wait: they fill the time in which others wait for engines, and at the end there would be nobody to run beside them."""
+LONGEST = ("tests/sim/test_sim.py", "tests/sim/test_sim_reach.py", "tests/sim/test_sim_rest.py")
+"""Minutes without a wait, one file for each test process: at the end there would be nobody to run beside them."""
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 

@@ -314,6 +314,8 @@ class Invariants:
             if other is container or not self.ours(other) or not self._alive_sessions(other, self._verifiers):
                 continue
             theirs = self._alone(other)
+            if name == AGENT and theirs == "verifiers" and self._asked_before(container, other):
+                continue  # agents go on beside it, and this one only waited for the engine to begin
             if theirs not in (None, "no") or (name == VERIFIER and theirs is not None and mine not in (None, "no")):
                 self._broken("a lone verifier is alone", f"{name} begins in {container.name} ({mine}) beside {other.name} ({theirs})")
         if mine == "everything" and name == VERIFIER:
@@ -330,6 +332,16 @@ class Invariants:
             (container.id,),
         ).fetchone()
         return None if row is None else str(row[0])
+
+    def _asked_before(self, agent: ContainerRecord, verifier: ContainerRecord) -> bool:
+        """Whether the agent's start was on record before the verifier's: an engine that hangs carries it out when it likes."""
+        row = self.conn.execute(
+            """SELECT 1 FROM trial_agent AS a JOIN verification AS v ON a.boot_id = v.boot_id AND a.started_mono_ms <= v.started_mono_ms
+               WHERE v.ended_at_ms IS NULL AND a.trial_id = (SELECT trial_id FROM container WHERE docker_id = ?)
+                   AND v.trial_id = (SELECT trial_id FROM container WHERE docker_id = ?)""",
+            (agent.id, verifier.id),
+        ).fetchone()
+        return row is not None
 
     def _agent_starts(self, container: ContainerRecord) -> None:
         if container.id in self._begun:

@@ -1,6 +1,6 @@
-"""The second half of the corpus: lives are killed, engines fail, and every invariant holds; the same seed is the same run.
+"""The second third of the corpus: lives are killed, engines fail, and every invariant holds; the same seed is the same run.
 
-The first half is in test_sim_reach.py, so that two test processes share the work.
+The others are in test_sim_reach.py and test_sim_rest.py, so that three test processes share the work.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def test_f02_no_seed_breaks_an_invariant(seeds: range) -> None:
         pytest.param(2340, id="replaced while it recovered beside an engine that hangs: it wrote nothing, so it met no refusal"),
         pytest.param(3154, id="a verifier that runs alone began beside the agent of a trial that a person had just voided"),
         pytest.param(4651, id="killed between an interrupted verification and the next: the interruption was counted twice"),
+        pytest.param(6478, id="an engine that hung began an agent late, beside a lone verifier: a rule that was too strict"),
         pytest.param(2505, id="a dead life's order to put tests in place came while the next life's verifier ran"),
     ],
 )

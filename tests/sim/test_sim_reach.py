@@ -1,4 +1,4 @@
-"""The first half of the corpus, and what all of it has met: a simulation that never comes somewhere says nothing about it.
+"""The first third of the corpus, and what all of it has met: a simulation that never comes somewhere says nothing about it.
 
 Every row of the life cycle's table, every void code and every fault must occur.  What cannot occur is listed, each with its reason.
 """
