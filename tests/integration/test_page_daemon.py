@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import aiohttp
@@ -66,6 +67,17 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
         assert "t0001" in shown and "environment up" in shown
         assert 'marathond_trials_live{campaign="test",phase="running"} 1.0' in await asked(f"{url}/metrics")
 
+        # A look that breaks, of data alone: an instant beyond the year 9999 has no words.
+        broken = "SELECT detail FROM finding WHERE code = 'page_broken' AND subject = '/readyz' AND closed_at_ms IS"
+        ready_ms = int(rig.one("SELECT ready_at_ms FROM run"))
+        change(rig, "UPDATE run SET ready_at_ms = ?", 10**17)
+        assert "the daemon's log has why" in await asked(f"{url}/readyz", 500)
+        assert (await rig.until(f"{broken} NULL")).startswith("/readyz: OverflowError: ")
+        assert "test" in await asked(f"{url}/"), "one page breaks, no other"
+        change(rig, "UPDATE run SET ready_at_ms = ?", ready_ms)
+        assert (await asked(f"{url}/readyz")).startswith("ready: run 1 since ")
+        await rig.until(f"{broken} NOT NULL")
+
         (child,) = pages()
         os.kill(child, signal.SIGKILL)
         await rig.until("SELECT count(*) FROM finding WHERE code = 'page_down' AND detail LIKE '%status -9%'")
@@ -75,6 +87,28 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
         assert rig.sql("SELECT attempt, state FROM trial") == [(1, "scored")]
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def change(rig: Rig, sql: str, *values: object) -> None:
+    """As a person with a shell: beside the daemon."""
+    with closing(sqlite3.connect(rig.ledger_path, timeout=60)) as c, c:
+        c.execute(sql, values)
+
+
+@pytest.mark.docker
+async def test_what_was_found_of_a_page_is_over_when_nobody_wants_one(docker_host: str, tmp_path: Path) -> None:
+    other = socket.socket()
+    other.bind(("127.0.0.1", 0))
+    other.listen()
+    overrides = {"page.listen": f"127.0.0.1:{other.getsockname()[1]}"}
+    with other:
+        async with Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"nop": {"kind": "nop"}}, overrides=overrides) as rig:
+            await rig.until(OPEN)
+            await rig.kill()
+            del rig.overrides["page.listen"]
+            await rig.start()
+            await rig.until("SELECT count(*) FROM finding WHERE code = 'page_down' AND closed_at_ms IS NOT NULL")
+            await rig.until_done()
 
 
 def pages() -> list[int]:
