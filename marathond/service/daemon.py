@@ -223,8 +223,8 @@ class Daemon:
         bind_contextvars(campaign=self.settings.campaign.name)
         group.start_soon(self.lag.measure, name="loop lag")
         group.start_soon(self.lag.tell, self.ledger, self.clock, name="loop lag, told")
-        if (listen := self._began.page.listen) is not None and not self._gates_only:
-            group.start_soon(page_life.keep, self._page_place(), listen, self.ledger, self.clock, name="page")
+        if not self._gates_only:
+            group.start_soon(page_life.keep, self._page_place(), self._began.page.listen, self.ledger, self.clock, name="page")
 
     def _page_place(self) -> Place:
         daemon = self._began.daemon

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
@@ -18,6 +17,7 @@ import aiohttp
 import anyio
 import pytest
 
+from marathond.ledger.connect import connect
 from marathond.service.page import life
 from marathond.service.page.place import Place, to_data
 from tests.support.page_house import half_done
@@ -91,8 +91,10 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
 
 def change(rig: Rig, sql: str, *values: object) -> None:
     """As a person with a shell: beside the daemon."""
-    with closing(sqlite3.connect(rig.ledger_path, timeout=60)) as c, c:
+    with closing(connect(rig.ledger_path, mode="rw", busy_ms=60_000)) as c:
+        c.execute("BEGIN IMMEDIATE")
         c.execute(sql, values)
+        c.execute("COMMIT")
 
 
 @pytest.mark.docker

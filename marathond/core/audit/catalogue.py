@@ -317,6 +317,12 @@ RAISED: Mapping[str, Meaning] = {
         "Read the error: a port in use, or a socket's folder that is missing, is the usual reason; it is tried again every minute.",
         ("e04",),
     ),
+    "page_broken": Meaning(
+        "One of the live page's own pages breaks whenever it is asked for; trials and the other pages go on without it.",
+        "Keep the log, which has the error, and report the bug; `marathonctl status` and `show` say the same as the page. It is over once "
+        "that address is answered again, or when the page begins anew.",
+        ("e04",),
+    ),
 }
 
 

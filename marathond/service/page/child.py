@@ -1,7 +1,8 @@
 """The process that serves a daemon's page: ``python -m marathond.service.page.child PLACE LISTEN``, which the daemon begins.
 
-Owns its life: one line on standard output (``at WHERE``, or ``no REASON`` with exit status 1), then requests until standard input ends.
-Each byte there is a beat of the daemon's event loop.  Errors go to standard error, which is the daemon's.
+Owns its life: one line on standard output (``at WHERE``, or ``no REASON`` with exit status 1), then requests until standard input ends,
+and a line for what breaks meanwhile (:mod:`.breaks`).  Each byte of the input is a beat of the daemon's event loop.  Errors go to standard
+error, which is the daemon's.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 from marathond.core.errors import MarathonError, Refused
 from marathond.service.logs import configure
 from marathond.service.page.address import parse
+from marathond.service.page.breaks import Breaks
 from marathond.service.page.life import LISTENS, REFUSED
 from marathond.service.page.place import Place, from_data
 from marathond.service.page.server import serve
@@ -31,6 +34,12 @@ class Beats:
 
     def __init__(self) -> None:
         self.last_s: float | None = None
+
+
+def _say(line: str) -> None:
+    """To the daemon; of one that has gone meanwhile, standard input tells.  A few lines a minute never fill a pipe that nobody reads."""
+    with suppress(OSError):
+        print(line, flush=True)  # noqa: T201
 
 
 async def _serve(place: Place, listen: str) -> None:
@@ -54,7 +63,7 @@ async def _serve(place: Place, listen: str) -> None:
         until_s = time.monotonic() + PATIENCE_S
         while not stop.is_set():
             try:
-                await serve(sources, parse(listen), stop, lambda where: print(f"{LISTENS}{where}", flush=True))  # noqa: T201
+                await serve(sources, parse(listen), stop, lambda where: _say(f"{LISTENS}{where}"), Breaks(_say))
             except Refused:
                 if time.monotonic() > until_s:
                     raise
@@ -68,7 +77,7 @@ def main(argv: list[str]) -> int:
     try:
         asyncio.run(_serve(from_data(json.loads(argv[0])), argv[1]))
     except MarathonError as error:
-        print(f"{REFUSED}{error}", flush=True)  # noqa: T201
+        _say(f"{REFUSED}{error}")
         return 1
     return 0
 

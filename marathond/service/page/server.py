@@ -26,6 +26,7 @@ from marathond.core.model import trial_label
 from marathond.core.text import clean
 from marathond.service.page import health, metrics, render
 from marathond.service.page.address import Address, Port, Socket, host_allowed
+from marathond.service.page.breaks import Breaks
 from marathond.service.page.health import Health
 from marathond.service.page.place import now_ms
 from marathond.service.page.render import STATIC
@@ -75,10 +76,11 @@ class Turned(asyncio.Protocol):
 
 
 class PageServer:
-    """``address`` as asked for; :attr:`bound` as it came to be."""
+    """``address`` as asked for; :attr:`bound` as it came to be.  ``breaks``: hears what breaks; None: the log alone does."""
 
-    def __init__(self, sources: Sources, address: Address) -> None:
+    def __init__(self, sources: Sources, address: Address, breaks: Breaks | None = None) -> None:
         self.sources, self.address, self.bound = sources, address, address
+        self._breaks = breaks
         self._server = web.Server(
             self._handle, max_line_size=HEAD_MAX, max_field_size=HEAD_MAX, max_headers=64, keepalive_timeout=30.0, lingering_time=0.0
         )
@@ -142,14 +144,20 @@ class PageServer:
             return answer
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self._route(request)
+                answer = await self._route(request)
         except TimeoutError:
             return _words(503, f"the ledger or a log was not read within {ANSWER_S:g} s")
         except MarathonError as error:
             return _words(503, clean(error))
         except Exception as error:
-            log.error("page_broken", path=clean(request.path, 200), error=f"{type(error).__name__}: {clean(error, 300)}", exc_info=error)
+            path, why = clean(request.path, 200), f"{type(error).__name__}: {clean(error, 300)}"
+            log.error("page_broken", path=path, error=why, exc_info=error)
+            if self._breaks is not None:
+                self._breaks.broke(path, why)
             return _words(500, "this page is broken; the daemon's log has why")
+        if self._breaks is not None and answer.status < 400:
+            self._breaks.answered(request.path)
+        return answer
 
     async def _route(self, request: web.BaseRequest) -> web.Response:
         path = request.path
@@ -313,12 +321,14 @@ def _bound(address: Address, listener: socket.socket) -> Address:
     return address if isinstance(address, Socket) else Port(address.host, int(listener.getsockname()[1]))
 
 
-async def serve(sources: Sources, address: Address, stop: asyncio.Event, told: Callable[[Address], None]) -> None:
-    """Until ``stop``; ``told`` hears where, once it listens.
+async def serve(
+    sources: Sources, address: Address, stop: asyncio.Event, told: Callable[[Address], None], breaks: Breaks | None = None
+) -> None:
+    """Until ``stop``; ``told`` hears where, once it listens, ``breaks`` what breaks.
 
     :raises Refused: it cannot listen there.
     """
-    server = PageServer(sources, address)
+    server = PageServer(sources, address, breaks)
     async with server.serving():
         told(server.bound)
         await stop.wait()
