@@ -34,7 +34,7 @@ YOUNG_SHARE, YOUNG_S = 0.15, (0.05, 4.0)
 LIFE_S = (10.0, 75.0)
 AWAY_S = ((0.0, 0.5), (0.5, 6.0))
 """One or the other, by a coin."""
-DOCKERD_LIFE_S, DOCKERD_AWAY_S = (5.0, 18.0), (0.1, 4.0)
+DOCKERD_LIFE_S, DOCKERD_AWAY_S, DOCKERD_PATIENCE_S = (0.0, 12.0), (0.1, 4.0), 90.0
 _LIVE = """
 SELECT t.trial_id, t.state, a.trial_id IS NOT NULL AND a.ended_at_ms IS NULL,
     EXISTS (SELECT 1 FROM trial_fact f WHERE f.trial_id = t.trial_id AND f.name = 'agent session')
@@ -173,11 +173,17 @@ class Chaos:
         self._next()
         return took_s
 
-    async def strike_dockerd(self, times: int, agents: int = 0) -> None:
-        """Kill dockerd so often, at random moments, or when so many agents run; its containers go on (live-restore)."""
+    async def strike_dockerd(self, times: int, agents: int, *, at_once: bool = False) -> None:
+        """Kill dockerd so often, at a random moment after so many agents run; its containers go on (live-restore).
+
+        :param at_once: not at a random moment, but as soon as they run.
+        """
         chance = random.Random(f"{self.seed}:{DOCKERD}")
         for _ in range(times):
-            await (self._running(agents) if agents else anyio.sleep(chance.uniform(*DOCKERD_LIFE_S)))
+            # What the last kill brought about may keep admission closed for longer than is worth waiting for.
+            with anyio.move_on_after(DOCKERD_PATIENCE_S):
+                await self._running(agents)
+            await anyio.sleep(0 if at_once else chance.uniform(*DOCKERD_LIFE_S))
             away_s = chance.uniform(*DOCKERD_AWAY_S)
             self._record(DOCKERD, away_s)  # the daemon goes on: what it met is read before
             await to_thread.run_sync(self.engine.kill)

@@ -116,9 +116,11 @@ async def _lives(rig: ModelProcessRig, chaos: Chaos, plan: Plan, before: dict[st
     await (chaos.strike_running(plan.pairs, AGENTS) if plan.pairs else chaos.strike(plan.minutes))
     lines = []
     if plan.dockerd_kills:
+        if not plan.pairs:
+            chaos.low_water *= 3  # no daemon ends before the drain, so none will find more cells
         took_s = await chaos.restart()
         lines.append(Line("SIGTERM in between", None, f"the daemon ended in {took_s:.1f} s"))
-        await chaos.strike_dockerd(plan.dockerd_kills, 1 if plan.pairs else 0)
+        await chaos.strike_dockerd(plan.dockerd_kills, 1 if plan.pairs else AT_ONCE // 2, at_once=bool(plan.pairs))
     chaos.say(f"{time.monotonic() - chaos.began_s:6.0f} s  no more kills: drain to the end")
     began_s, drained = time.monotonic(), ""
     try:
