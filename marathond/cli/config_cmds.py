@@ -1,6 +1,6 @@
 """``marathonctl config check`` and ``config show``: is the configuration right, and where does each value come from.
 
-Owns how settings are shown.  Must not know the ledger: nothing here needs one, nor a daemon or an engine.
+Owns how settings are shown.  Needs no daemon and no engine; a ledger is looked at where there is one, for tasks that have changed.
 """
 
 from __future__ import annotations
@@ -110,13 +110,16 @@ Shown = dict[str, Setting]
 def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False) -> None:
     """Read the configuration and each of its tasks.  What was tolerated in a task is a note on stderr.
 
+    Where the campaign was submitted already, a task whose files have changed since is named.
+
     Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
     """
+    from marathond.cli.differing import as_submitted
     from marathond.service.taskread import read_tasks
 
     settings = _load(ctx, config, as_json=as_json)
     try:
-        tasks = read_tasks(settings, {}).tasks
+        tasks = as_submitted(settings, read_tasks(settings, {}).tasks)
     except ConfigError as error:
         raise _usage(error, as_json=as_json) from error
     found = _checked(settings, tasks)

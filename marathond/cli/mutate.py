@@ -15,6 +15,7 @@ from typing import Any
 
 from marathond.cli.client import CALL_TIMEOUT_S, DaemonDown, call
 from marathond.cli.output import note, print_json, say
+from marathond.core.differing import Differing, meaning
 from marathond.core.model import block_label, cell_label, trial_label
 from marathond.core.parting import named
 from marathond.core.text import clean, clock, plural
@@ -24,6 +25,8 @@ from marathond.service.protocol import CallFailed, Exit
 SUBMIT_TIMEOUT_S = 660.0
 NAMED_MAX = 20
 """Trials named in one sentence; the count before them is complete."""
+DIFFERING_SHOWN = 5
+"""Changed tasks that an answer to a submission tells of, a line each."""
 
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -288,6 +291,11 @@ def _say_submit(answer: Answer, _args: Mapping[str, Any]) -> None:
     say(("campaign created: " if answer["created"] else "submitted: ") + (", ".join(parts) or "nothing new"))
     if answer["declared"]:
         say(f"contrasts declared (version {answer['declared']}) with {plural(answer['declared_after'], 'score')} known")
+    differing = answer.get("differing", ())  # a daemon from before an upgrade does not say it
+    for row in differing[:DIFFERING_SHOWN]:
+        say(f"task {clean(row['task'])} {meaning(Differing(**row))}")
+    if (more := len(differing) - DIFFERING_SHOWN) > 0:
+        say(f"… {plural(more, 'task')} more differ: marathonctl config check lists them")
     if answer["needs_restart"]:
         note(f"counts from marathond's next start: {clean(', '.join(answer['needs_restart']))}")
     if answer["parked"]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from marathond.cli.disclosures import short
-from marathond.cli.output import Column, Screen, note, say, table
+from marathond.cli.output import Column, Screen, note, say, table, wrapped
 from marathond.cli.parks import ArmPark, arm_parks
 from marathond.cli.plan_benchmark import (
     UNSUPPORTED,
@@ -110,9 +110,13 @@ class AlonePlan:
     hours_at_most: float
 
 
-def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) -> CampaignPlan:
-    """:param engine: what the engine says of its host, or why it could not be asked."""
-    read = reading.tasks
+def make_plan(
+    settings: Settings, reading: Reading, engine: EngineSeen | str, taken: Sequence[Task | Unrunnable] | None = None
+) -> CampaignPlan:
+    """:param engine: what the engine says of its host, or why it could not be asked.
+    :param taken: the tasks as a campaign that was submitted already takes them, see :mod:`marathond.cli.differing`; None: as they are read.
+    """
+    read = tuple(reading.tasks if taken is None else taken)
     tasks = tuple(_task_plan(settings, task, engine, _marks(settings, reading, task.name)) for task in read)
     arms, replicates = settings.arm_names, settings.campaign.replicates
     whole = {task.name for task in tasks if task.parks}
@@ -147,7 +151,7 @@ def make_plan(settings: Settings, reading: Reading, engine: EngineSeen | str) ->
         host=engine if isinstance(engine, str) else f"{engine.info.ncpu} processors, {engine.info.memory_bytes >> 20} MiB",
         parked_arms=alone,
         absent_images=() if isinstance(engine, str) else tuple(sorted(engine.absent)),
-        disclosures=configured(settings, read),
+        disclosures=configured(settings, reading.tasks),
         money=money_plan(settings, cells, settings.daemon.ledger),
         benchmark=benchmark_plan(settings, reading),
         digests=digest_words(settings, reading),
@@ -270,7 +274,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     for line in table((*limits, *sizes), [_task_row(task) for task in plan.tasks if not task.parks], where):
         say(line)
     for line in _obstacles(plan):
-        say(where.fit(line))
+        for part in wrapped(line, where):
+            say(part)
     say()
     say("first cells:" if len(plan.cells) > CELLS_SHOWN and not all_cells else "cells in order:")
     for number, cell in enumerate(plan.cells if all_cells else plan.cells[:CELLS_SHOWN], start=1):

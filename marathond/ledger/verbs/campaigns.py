@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from marathond.core.differing import Differing
 from marathond.core.disclosure import Conditions
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
 from marathond.ledger.verbs.contrasts import declare
+from marathond.ledger.verbs.differing import differing
 from marathond.ledger.verbs.disclosures import disclose
 from marathond.ledger.verbs.ordering import reorder
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
@@ -112,6 +114,7 @@ class SubmitResult:
     """``needs_restart``: keys of the configuration that changed and that count only from the daemon's next start.
 
     ``declared``: version of the contrasts, if they were declared anew, when ``declared_after`` scores were known; else 0.
+    ``differing``: tasks whose files are not those that the campaign was submitted with, whatever became of their cells before.
     """
 
     campaign_id: int
@@ -124,6 +127,7 @@ class SubmitResult:
     needs_restart: tuple[str, ...] = ()
     declared: int = 0
     declared_after: int = 0
+    differing: tuple[Differing, ...] = ()
 
 
 def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> SubmitResult:
@@ -152,7 +156,17 @@ def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> Sub
     parked += park_without_solution(c, campaign_id, author=SUBMIT_AUTHOR, now_ms=now_ms)
     unparked = len(before - _parked(c, campaign_id))
     added_tasks = sum(v.added for v in verdicts)
-    result = SubmitResult(campaign_id, created, added_arms, added_tasks, added_cells, parked, unparked)
+    digests = {task.name: task.digest for task in submission.tasks if task.digest is not None}
+    result = SubmitResult(
+        campaign_id,
+        created,
+        added_arms,
+        added_tasks,
+        added_cells,
+        parked,
+        unparked,
+        differing=differing(c, submission.name, digests),
+    )
     return result if said is None else replace(result, declared=said.version, declared_after=said.scores_known or 0)
 
 
