@@ -41,6 +41,8 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
     round_breaks = breaks
     end: VerifierEnd | None
     announced = False
+    # The round whose end an earlier life saw; of any other this one looks at the container as it would without a restart.
+    final = context.verifications[-1].round if recovered and verify.is_final(context) else 0
     if context.verifications:
         end = await _resume(world, context)
         # Killed between the event and the row of the round it announces: the event is there and must not be written twice.
@@ -60,7 +62,7 @@ async def grade(world: World, context: TrialContext, task: Task, *, recovered: b
             announced = False
             continue
         alive = context.container.gone_at_ms is not None or (info is not None and info.running)
-        alive = alive or (recovered and end.outcome == "exited")
+        alive = alive or end.round == final
         dead = end.outcome == "lost" or not alive
         evidence = Evidence(
             verifier=replace(end, round=end.round - interrupted),

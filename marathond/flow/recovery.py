@@ -87,7 +87,7 @@ async def _lost(world: World, context: TrialContext) -> tuple[str, str] | None:
     """Void code and evidence, or None when the trial can go on."""
     if context.state in (TrialState.RESERVED, TrialState.PREPARING):
         return "daemon_lost", f"the daemon ended while the trial was {context.state}; its agent had not started"
-    container, ended = context.container, bool(context.verifications) and context.verifications[-1].outcome == "exited"
+    container, ended = context.container, verify.is_final(context)
     if container is not None and container.gone_at_ms is not None and context.verifications:
         return None  # removed after the verifier's end, before the score was written: the payload is final and on our disk
     boot_id = context.verifications[-1].boot_id if context.verifications else context.agent.boot_id if context.agent else ""

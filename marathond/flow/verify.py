@@ -29,7 +29,7 @@ from marathond.flow.ending import prove_death
 from marathond.flow.settled import alone, settled
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import trials
-from marathond.ledger.verbs.context import cell_context
+from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ports.agent import RunDir
 from marathond.ports.engine import ExecSpec
 from marathond.tasks.removal import empty_folder
@@ -39,7 +39,7 @@ STDOUT = "test-stdout.txt"
 STATUS = "/marathond/ctl/verifier-status"
 TIMER_GRACE_S = 30
 KILLED = 137
-"""What the engine says of a verifier that its own timer ended."""
+"""What the engine says of a verifier that its own timer ended, or that died with its container."""
 
 VERIFIER = "verifier"
 """Purpose of the listener through which a verifier asks its judge."""
@@ -270,6 +270,15 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
         trials.verification_ended, trial_id, started.round, outcome=outcome, exit_code=exit_code, now_ms=world.clock.wall_ms()
     )
     return VerifierEnd(outcome, exit_code, started.round)
+
+
+def is_final(context: TrialContext) -> bool:
+    """Whether the last verifier was seen to end by itself: its payload lies on our disk, whatever has died since.
+
+    One that was killed may have died with its container, in the midst of writing; whoever saw its end may not have come to look.
+    """
+    last = context.verifications[-1] if context.verifications else None
+    return last is not None and last.outcome == "exited" and last.exit_code != KILLED
 
 
 async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreReading:

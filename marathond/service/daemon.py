@@ -31,7 +31,7 @@ from marathond.flow.life import Life
 from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
 from marathond.ledger.patient import PatientLedger
-from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs, trials
+from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
@@ -365,9 +365,8 @@ class Daemon:
         assert self.world is not None
         now_ms = self.clock.wall_ms()
         await self.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
-        live = await self.ledger.read(trials.unfinished)
-        if live:
-            await self.ledger.write(operator.void_trials, live, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
+        done = await self.ledger.write(operator.void_unfinished, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
+        live = [trial.trial_id for trial in done.voided]
         for trial_id in live:
             self.world.withdraw(trial_id)
         log.info("voided_all", trials=len(live), named=named(live), torn_down_within_s=NOW_S)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
+from marathond.ledger.connect import connect
+from marathond.ledger.verbs import trials
 from tests.support.outcome import wait_for
 from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
@@ -77,3 +81,43 @@ async def test_b14_an_image_that_was_removed_is_built_again_and_parks_nobody(doc
         await rig.until_done()
         assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 3
         assert set(rig.sql("SELECT DISTINCT code FROM void")) <= {("image_gone",), ("container_failed",)}
+
+
+async def test_b11_a_container_that_ends_under_a_verifier_that_was_taken_over_is_not_scored(docker_host: str, tmp_path: Path) -> None:
+    """The payload of a verifier that was killed in the midst of its work is not final, whichever life saw it begin."""
+    test = "echo 1 >/logs/verifier/reward.txt\ntouch /logs/artifacts/began; sleep 600\n"
+    early = make_task(tmp_path, "early", test=test, verifier_s=300.0)
+    async with Rig(docker_host, tasks=[early], arms={"nop": NOP}) as rig:
+        await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
+        await rig.kill()
+        await rig.start()
+        await wait_for(lambda: rig.daemon is not None and rig.daemon.world is not None and 1 in rig.daemon.world.driven)
+        assert rig.daemon is not None
+        container = await rig.daemon.engine.inspect_container(rig.one("SELECT docker_id FROM container"))
+        assert container is not None and container.running
+        os.kill(container.pid, signal.SIGKILL)
+        await rig.until_done()
+        assert rig.sql("SELECT state, reward FROM v_trial") == [("review", None)]
+        assert rig.sql("SELECT code FROM review") == [("verifier_lost",)]
+
+
+async def test_b11_a_verifier_that_was_killed_while_its_daemon_died_may_have_died_with_its_container(
+    docker_host: str, tmp_path: Path
+) -> None:
+    """Its exit was written down, and nobody came to look at the container: that is no end of its own."""
+    test = "echo 1 >/logs/verifier/reward.txt\ntouch /logs/artifacts/began; sleep 600\n"
+    early = make_task(tmp_path, "early", test=test, verifier_s=300.0)
+    async with Rig(docker_host, tasks=[early], arms={"nop": NOP}) as rig:
+        await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
+        assert rig.daemon is not None
+        container = await rig.daemon.engine.inspect_container(rig.one("SELECT docker_id FROM container"))
+        assert container is not None and container.running
+        await rig.kill()
+        os.kill(container.pid, signal.SIGKILL)
+        conn = connect(rig.ledger_path, mode="rw")
+        trials.verification_ended(conn, 1, 1, outcome="exited", exit_code=137, now_ms=rig.one("SELECT started_at_ms FROM verification") + 1)
+        conn.close()
+        await rig.start()
+        await rig.until("SELECT count(*) FROM void")
+        assert rig.sql("SELECT code, from_state FROM void") == [("container_lost", "verifying")]
+        assert rig.sql("SELECT count(*) FROM score") == [(0,)]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.big_ledger import LIVE, check, fill_big
-from support.ledgers import ENGINE, cell, memory_ledger
+from support.ledgers import ENGINE, T0, cell, memory_ledger
 from support.ledgers import admit as admit_one
 
 from marathond.core.columns import NAMES
 from marathond.core.money import Rules, nusd
-from marathond.ledger.verbs import admission, findings, money, networks, settings, show, status, trials
+from marathond.ledger.verbs import admission, findings, money, networks, settings, show, status, trials, turns
 from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.unpriced import unpriced
@@ -49,14 +49,16 @@ READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
     "loose_claims": (trials.loose_claims, 10_000),
     "live_tokens": (trials.live_tokens, 1_000),
     "newest_void": (trials.newest_void, 1_000),
+    "verifiers' turns": (lambda c: turns.look(c, building=0, now_ms=T0), 3_000),
+    "a lone verifier": (turns.lone_runs, 1_000),
     "v_trial where live": (lambda c: c.execute("SELECT trial, phase, elapsed_s FROM v_trial WHERE live").fetchall(), 10_000),
 }
 """Read → (function, bound of steps).  Only the first two see every trial, and each in one pass over one index; the snapshot walks past what
 is done."""
 NEWEST_FIRST = ("durations", "forecast", "snapshot below a cap")
 """They walk over trials by key, the newest first, until their limit."""
-OURS = {"o", "b", "begun"}
-"""What a statement has made itself: the open cells, their blocks, those that have begun."""
+OURS = {"o", "b", "begun", "verifying"}
+"""What a statement has made itself: the open cells, their blocks, those that have begun; the trials that are verified."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from marathond.ledger.verbs.as_read import row_as_read
 from marathond.ledger.verbs.parks import end_parks_by_person
 from marathond.ledger.verbs.selection import Touched, look_at, select_trials
 from marathond.ledger.verbs.sql import changed, must, one, scalar
-from marathond.ledger.verbs.trials import ScoreRow, scored
+from marathond.ledger.verbs.trials import ScoreRow, scored, unfinished
 from marathond.ledger.verbs.voids import write_void
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "unpark",
     "unvoid",
     "void_trials",
+    "void_unfinished",
 ]
 
 OPERATOR_EXTRACTOR = 0
@@ -114,6 +115,11 @@ def void_trials(c: sqlite3.Connection, trial_ids: Sequence[int], *, code: str, r
         )
         voided.append(touched)
     return VoidResult(batch, tuple(voided), tuple(already), ())
+
+
+def void_unfinished(c: sqlite3.Connection, *, code: str, reason: str, author: str, now_ms: int) -> VoidResult:
+    """All trials in work, of all campaigns, chosen in the transaction that voids them: what was scored a moment ago keeps its score."""
+    return void_trials(c, unfinished(c), code=code, reason=reason, author=author, now_ms=now_ms)
 
 
 def check_code(c: sqlite3.Connection, code: str) -> None:

@@ -16,6 +16,7 @@ from marathond.ledger.verbs.sql import LIVE, scalar
 GRACE_MS = 60_000
 """After a verifier's limit, for the container's own timer to end it."""
 
+# Containers come first: there are few that are not gone, and this is asked at every look, inside the transaction that grants.
 _QUEUE = f"""
 WITH verifying AS (SELECT trial_id FROM trial WHERE state IN {LIVE} AND state = 'verifying')
 SELECT trial_id, alone, granted_at_ms IS NOT NULL AS held, turn_id FROM verifying JOIN verifier_turn USING (trial_id)
@@ -25,7 +26,8 @@ SELECT trial_id, 'no', 1, 0 FROM verifying JOIN verification USING (trial_id)
     WHERE ended_at_ms IS NULL
         AND NOT EXISTS (SELECT 1 FROM verifier_turn AS t WHERE t.trial_id = verification.trial_id AND t.ended_at_ms IS NULL)
 UNION ALL
-SELECT trial_id, 'no', 1, 0 FROM container JOIN trial USING (trial_id) JOIN verification USING (trial_id)
+SELECT trial_id, 'no', 1, 0 FROM container INDEXED BY container_maybe_there CROSS JOIN trial USING (trial_id)
+    CROSS JOIN verification USING (trial_id)
     WHERE gone_at_ms IS NULL AND state = 'voided' AND ended_at_ms IS NULL AND verification.started_at_ms + limit_ms + {GRACE_MS} > ?
 ORDER BY 4, 1"""
 
@@ -33,7 +35,7 @@ LEAVING_MS = 900_000
 """For a container to be gone after its trial's void."""
 
 _LEAVING = """
-SELECT count(*) FROM container JOIN trial USING (trial_id) JOIN void USING (trial_id)
+SELECT count(*) FROM container INDEXED BY container_maybe_there CROSS JOIN trial USING (trial_id) CROSS JOIN void USING (trial_id)
 WHERE gone_at_ms IS NULL AND state = 'voided' AND undone_at_ms IS NULL AND at_ms > ?
     AND NOT EXISTS (SELECT 1 FROM verification WHERE verification.trial_id = trial.trial_id)"""
 
