@@ -25,7 +25,8 @@ def tail(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """What happened, as lines in order: trials, voids, findings, stops, settings, parks, reviews, lives of the daemon.
+    """What happened, as lines in order: trials, voids, findings, stops, settings, parks, reviews, lives of the daemon; and the end of
+    the campaign, when no cell is open or running any more.
 
     From the ledger alone, in the ledger's own order: it works without a daemon, and -f goes on while one is restarted.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from marathond.core.text import duration, printable
+from marathond.core.text import duration, plural, printable
 
 TITLE_MAX, DETAIL_MAX = 200, 1_000
 
@@ -68,6 +68,11 @@ class Progress:
     @property
     def total(self) -> int:
         return self.done + self.open + self.claimed + self.parked + self.review
+
+    @property
+    def at_rest(self) -> bool:
+        """There are cells, and none of them is to run or runs."""
+        return bool(self.total and not self.open and not self.claimed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +145,14 @@ def _of_quiet(quiet: Iterable[Quiet], no_score_ms: int) -> Iterator[Notice]:
 def _of_progress(seen: Seen) -> Iterator[Notice]:
     """A campaign that grows may be done again."""
     cells = seen.progress
-    if cells.total and not cells.open and not cells.claimed:
-        left = "".join(f", {count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "in review")) if count)
-        title = f"campaign {seen.campaign} is done: {cells.done} of {cells.total} cells scored{left}"
-        yield _notice(f"done:{seen.campaign_id}:{cells.total}", "done", title, "")
+    if cells.at_rest:
+        yield _notice(f"done:{seen.campaign_id}:{cells.total}", "done", f"campaign {seen.campaign} is done: {rest_words(cells)}", "")
+
+
+def rest_words(cells: Progress) -> str:
+    """``5 of 8 cells scored, 2 parked, 1 in review``."""
+    left = "".join(f", {count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "in review")) if count)
+    return f"{cells.done} of {plural(cells.total, 'cell')} scored{left}"
 
 
 def _notice(key: str, kind: str, title: str, detail: str) -> Notice:

@@ -116,12 +116,52 @@ def test_tail_follows_over_a_restart_of_the_daemon_without_a_gap_or_a_double(rig
                     findings.raise_finding(c, code="oom", severity="info", subject="/", detail="", campaign_id=None, now_ms=now_ms())
                     findings.close_finding(c, code="oom", subject="/", now_ms=now_ms())
             parks.park_cell(c, have.cell(c, "rust", "goal"), code="host_too_small", detail="", author="marathond", now_ms=now_ms())
-            follower.until("park:1:parked")
-            keys = [line["key"] for line in follower.seen]
             whole = [json.loads(line)["key"] for line in rig.ask("tail", "--json", "-n", "1000").splitlines()]
+            assert whole[-2] == "park:1:parked" and whole[-1].startswith("campaign:1:ended:")
+            follower.until(whole[-1])
+            keys = [line["key"] for line in follower.seen]
             assert len(keys) == len(set(keys)) and set(keys) - before == set(whole) - before
             assert {"life:5:started", "life:2:stopped", "finding:2:opened", "finding:2:closed", "setting:3"} <= set(keys)
             assert [key for key in keys if key.startswith("event:")] == [key for key in whole if key.startswith("event:")]
+        finally:
+            follower.close()
+
+
+def test_the_end_of_a_campaign_is_a_line_of_its_own_each_time_it_ends(rig: Rig) -> None:
+    with rig.sql() as c:
+        follower = Follower(rig, "-n", "1")
+        try:
+            for cell in (("zstd", "plain"), ("rust", "plain")):
+                have.let_go(c, have.bring_to(c, have.cell(c, *cell), "scored", now_ms=now_ms()))
+            parks.park_cell(c, have.cell(c, "zstd", "goal"), code="host_too_small", detail="", author="marathond", now_ms=now_ms())
+            assert " ended" not in rig.ask("tail"), "a cell is open"
+            last = have.bring_to(c, have.cell(c, "rust", "goal"), "scored", now_ms=now_ms())
+            assert " ended" not in rig.ask("tail"), "it is not torn down"
+            have.let_go(c, last, now_ms=now_ms())
+            newest = rig.ask("tail", "-n", "1")
+            assert newest.split("  ", 1)[1] == "campaign  x ended: 3 of 4 cells scored, 1 parked\n"
+            first = json.loads(rig.ask("tail", "--json", "-n", "1"))
+            assert (first["kind"], first["what"], first["campaign"], first["cells"]) == ("campaign", "ended", "x", 4)
+            assert first["detail"] == {"done": 3, "parked": 1, "review": 0}
+            follower.until(first["key"])
+
+            # What goes on at rest is told behind it, and ends nothing again; nor is the end told of a part.
+            settings.set_value(c, "admission.concurrency", old=1, new=2, author="ana", reason="", now_ms=now_ms())
+            follower.until("setting:1")
+            assert [json.loads(line)["key"] for line in rig.ask("tail", "--json", "-n", "2").splitlines()] == [first["key"], "setting:1"]
+            assert " ended: 3 of 4" in rig.ask("tail", "--campaign", "x") and " ended: 3 of 4" not in rig.ask("tail", "--task", "rust")
+
+            operator.void_trials(c, [last.trial_id], code="provider", reason="outage", author="ana", now_ms=now_ms())
+            settings.set_value(c, "admission.concurrency", old=2, new=3, author="ana", reason="", now_ms=now_ms())
+            follower.until("setting:2")
+            assert " ended: " not in rig.ask("tail")
+            have.let_go(c, have.bring_to(c, have.cell(c, "rust", "goal"), "scored", now_ms=now_ms()), now_ms=now_ms())
+            second = json.loads(rig.ask("tail", "--json", "-n", "1"))
+            follower.until(second["key"])
+            assert [line["key"] for line in follower.seen if line["what"] == "ended" and line["kind"] == "campaign"] == [
+                first["key"],
+                second["key"],
+            ]
         finally:
             follower.close()
 
