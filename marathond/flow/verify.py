@@ -39,7 +39,9 @@ STDOUT = "test-stdout.txt"
 STATUS = "/marathond/ctl/verifier-status"
 TIMER_GRACE_S = 30
 KILLED = 137
-"""What the engine says of a verifier that its own timer ended, or that died with its container."""
+"""What the engine says of a verifier that its own timer ended."""
+WITH_CONTAINER = (126, KILLED)
+"""What it says of one that died with its container: in the midst of its work, or before it had begun."""
 
 VERIFIER = "verifier"
 """Purpose of the listener through which a verifier asks its judge."""
@@ -265,6 +267,11 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
             outcome, exit_code = "exited", info.exit_code  # in time, while no daemon was there to see it
         else:
             await prove_death(world, container_id, [info.pid], AfterAgent.KEEP_DETACHED)
+    if outcome == "exited" and exit_code in WITH_CONTAINER:
+        # Looked at before its end is written down: a life that is killed in between must not leave a row that passes for an end of its own.
+        seen = await settled(world, container_id)
+        if seen is None or not seen.running:
+            outcome, exit_code = "lost", None
     await ways.close_ways(world, trial_id, VERIFIER)
     await world.ledger.write(
         trials.verification_ended, trial_id, started.round, outcome=outcome, exit_code=exit_code, now_ms=world.clock.wall_ms()
@@ -273,12 +280,8 @@ async def finish(world: World, trial_id: int, container_id: str, started: Starte
 
 
 def is_final(context: TrialContext) -> bool:
-    """Whether the last verifier was seen to end by itself: its payload lies on our disk, whatever has died since.
-
-    One that was killed may have died with its container, in the midst of writing; whoever saw its end may not have come to look.
-    """
-    last = context.verifications[-1] if context.verifications else None
-    return last is not None and last.outcome == "exited" and last.exit_code != KILLED
+    """Whether the last verifier was seen to end by itself: its payload lies on our disk, whatever has died since."""
+    return bool(context.verifications) and context.verifications[-1].outcome == "exited"
 
 
 async def read(world: World, trial_id: int, *, verifier_exited: bool) -> ScoreReading:

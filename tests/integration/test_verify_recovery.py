@@ -10,13 +10,13 @@ import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
-from marathond.ledger.connect import connect
-from marathond.ledger.verbs import trials
 from tests.support.outcome import wait_for
 from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 NOP = {"kind": "nop"}
+EARLY = "echo 1 >/logs/verifier/reward.txt\ntouch /logs/artifacts/began; sleep 600\n"
+"""Writes its reward before its work is done."""
 
 
 class HoldsSecondUpload(DockerEngine):
@@ -85,8 +85,7 @@ async def test_b14_an_image_that_was_removed_is_built_again_and_parks_nobody(doc
 
 async def test_b11_a_container_that_ends_under_a_verifier_that_was_taken_over_is_not_scored(docker_host: str, tmp_path: Path) -> None:
     """The payload of a verifier that was killed in the midst of its work is not final, whichever life saw it begin."""
-    test = "echo 1 >/logs/verifier/reward.txt\ntouch /logs/artifacts/began; sleep 600\n"
-    early = make_task(tmp_path, "early", test=test, verifier_s=300.0)
+    early = make_task(tmp_path, "early", test=EARLY, verifier_s=300.0)
     async with Rig(docker_host, tasks=[early], arms={"nop": NOP}) as rig:
         await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
         await rig.kill()
@@ -101,23 +100,37 @@ async def test_b11_a_container_that_ends_under_a_verifier_that_was_taken_over_is
         assert rig.sql("SELECT code FROM review") == [("verifier_lost",)]
 
 
-async def test_b11_a_verifier_that_was_killed_while_its_daemon_died_may_have_died_with_its_container(
+class HoldsKnock(DockerEngine):
+    """Once told to, it never answers whether it is still there: the daemon is killed there."""
+
+    held = False
+
+    async def knock(self) -> None:
+        if self.held:
+            await anyio.sleep_forever()
+        await super().knock()
+
+
+async def test_b11_a_daemon_killed_after_its_verifier_was_killed_with_the_container_leaves_no_score(
     docker_host: str, tmp_path: Path
 ) -> None:
-    """Its exit was written down, and nobody came to look at the container: that is no end of its own."""
-    test = "echo 1 >/logs/verifier/reward.txt\ntouch /logs/artifacts/began; sleep 600\n"
-    early = make_task(tmp_path, "early", test=test, verifier_s=300.0)
-    async with Rig(docker_host, tasks=[early], arms={"nop": NOP}) as rig:
-        await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
-        assert rig.daemon is not None
-        container = await rig.daemon.engine.inspect_container(rig.one("SELECT docker_id FROM container"))
-        assert container is not None and container.running
-        await rig.kill()
-        os.kill(container.pid, signal.SIGKILL)
-        conn = connect(rig.ledger_path, mode="rw")
-        trials.verification_ended(conn, 1, 1, outcome="exited", exit_code=137, now_ms=rig.one("SELECT started_at_ms FROM verification") + 1)
-        conn.close()
-        await rig.start()
-        await rig.until("SELECT count(*) FROM void")
-        assert rig.sql("SELECT code, from_state FROM void") == [("container_lost", "verifying")]
-        assert rig.sql("SELECT count(*) FROM score") == [(0,)]
+    """The verifier's end was written down, what it means was not: the next life must not take it for an end of its own."""
+    early = make_task(tmp_path, "early", test=EARLY, verifier_s=300.0)
+    engine = HoldsKnock("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
+    try:
+        async with Rig(docker_host, tasks=[early], arms={"nop": NOP}, engine=engine) as rig:
+            await wait_for((rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "began").exists)
+            engine.held = True
+            container = await engine.inspect_container(rig.one("SELECT docker_id FROM container"))
+            assert container is not None and container.running
+            os.kill(container.pid, signal.SIGKILL)
+            await rig.until("SELECT count(*) FROM verification WHERE outcome IS NOT NULL")
+            await rig.kill()
+            rig.engine_given = None
+            await rig.start()
+            await rig.until("SELECT count(*) FROM trial WHERE state IN ('voided', 'scored', 'review')")
+            # Nothing else of ours runs that could show that the engine went on.
+            assert rig.sql("SELECT code, from_state FROM void") == [("container_lost", "verifying")]
+            assert rig.sql("SELECT outcome, exit_code FROM verification") == [("lost", None)]
+    finally:
+        await engine.aclose()
