@@ -17,7 +17,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ BUSY_MS = 100
 PLAIN = re.compile(r"[A-Za-z0-9._:@%+,/=-]+")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._@%+,/=-]+")
 HELP_MAX = 60
+_OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*=")
+_ZSH = "_arguments '*: :(("
 
 Offer = list[tuple[str, str]]
 Completer = Callable[[typer.Context, str], Offer]
@@ -51,7 +53,7 @@ def answer(argv: Sequence[str]) -> int:
     signal.setitimer(signal.ITIMER_REAL, ALL_S)
     from marathond.cli import grammar
 
-    before = _mended(os.environ)
+    before, lost = _mended(os.environ), _lost(os.environ)
     told = io.StringIO()
     try:
         with contextlib.redirect_stdout(told), contextlib.redirect_stderr(io.StringIO()):
@@ -59,8 +61,23 @@ def answer(argv: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001 - whatever it is, a prompt is no place to tell it
         return 1
     lines = filter(None, told.getvalue().splitlines())
-    sys.stdout.write("".join(f"{line.removeprefix(before)}\n" for line in lines))
+    sys.stdout.write("".join(f"{_led(line.removeprefix(before), lost)}\n" for line in lines))
     return code
+
+
+def _lost(environ: Mapping[str, str]) -> str:
+    """zsh and fish compare whole words, and of ``--arm=g`` click answers the value alone: what has to stand before it again."""
+    words = environ.get("_TYPER_COMPLETE_ARGS", "")
+    found = None if " -- " in words else _OPTION.match(words.rpartition(" ")[2])
+    return "" if found is None else found[0]
+
+
+def _led(line: str, lost: str) -> str:
+    """fish is told a value in a line; zsh a line of its own language, in which values are quoted."""
+    if not lost or line == "_files":
+        return line
+    begin, quote, rest = line.partition('"')
+    return f"{begin}{quote}{lost}{rest}" if begin in ("", _ZSH) and quote else f"{lost}{line}"
 
 
 def _mended(environ: Any) -> str:

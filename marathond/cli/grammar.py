@@ -54,9 +54,26 @@ app.registered_commands.sort(key=lambda command: _RANK[command.callback.__module
 _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """The root of what typer says of a command line that it cannot read; where it lies differs between its versions."""
 
+_AT_ITS_FIRST_TAB = """
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  %(complete_func)s "$@"
+fi
+"""
+
+
+def _mend_zsh() -> None:
+    """zsh reads an installed completion at a shell's first tab, as a function's body: typer's defines another and calls none."""
+    from typer import _completion_shared as shared
+
+    scripts = shared._completion_scripts
+    if _AT_ITS_FIRST_TAB not in scripts["zsh"]:
+        scripts["zsh"] += _AT_ITS_FIRST_TAB
+
 
 def invoke(argv: Sequence[str]) -> int:
     """Run one command line through typer; its exit code."""
+    if any("-completion" in word for word in argv):
+        _mend_zsh()
     if wants_json(argv):
         return _invoke_for_a_program(argv)
     try:

@@ -1,16 +1,13 @@
-"""tail, history, diff, capacity as they are typed; tail -f beside writers; tab completion in a real bash."""
+"""tail, history, diff, capacity as they are typed; tail -f beside writers; tab completion in real shells."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,11 @@ import pytest
 
 from marathond.cli import complete
 from marathond.cli.complete import _mended
+from marathond.cli.explain import known
 from marathond.ledger.verbs import admission, findings, operator, parks, runs, settings
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, mixed, now_ms
+from tests.support.shells import KILL_LINE, KINDS, shell
 
 MINUTE_S = 60
 
@@ -183,73 +182,28 @@ def test_tail_that_follows_ends_when_another_ledger_has_its_place(rig: Rig) -> N
 
 # ── tab completion ──
 
-INTERACTIVE = """
-eval "$(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 marathonctl --show-completion bash)"
-bind 'set bell-style none'; bind 'set enable-bracketed-paste off'; bind 'set completion-query-items 0'; bind 'set page-completions off'
-PS1='ready> '
-"""
 
-
-class Bash:
-    """An interactive bash on a terminal of its own, with marathonctl in its path."""
-
-    def __init__(self, folder: Path) -> None:
-        bin_dir = folder / "bin"
-        bin_dir.mkdir()
-        program = bin_dir / "marathonctl"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m marathond.cli.ctl "$@"\n')
-        program.chmod(0o755)
-        rc = folder / "rc"
-        rc.write_text(INTERACTIVE)
-        environ = {**os.environ, "PATH": f"{bin_dir}:{os.environ['PATH']}", "TERM": "dumb", "HOME": str(folder), "COLUMNS": "200"}
-        self.pid, self.terminal = pty.fork()
-        if not self.pid:
-            os.execvpe("bash", ["bash", "--noprofile", "--rcfile", str(rc), "-i"], environ)
-        self.text = ""
-        self.wait_for("ready> ")
-
-    def type(self, keys: str) -> None:
-        self.text = ""
-        os.write(self.terminal, keys.encode())
-
-    def wait_for(self, expected: str, limit_s: float = 4 * MINUTE_S) -> str:
-        end = time.monotonic() + limit_s
-        while expected not in self.text:
-            if not select.select([self.terminal], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise AssertionError(f"no {expected!r} in {self.text!r}")
-            self.text += os.read(self.terminal, 4096).decode(errors="replace")
-        return self.text
-
-    def close(self) -> None:
-        os.close(self.terminal)
-        os.kill(self.pid, 9)
-        os.waitpid(self.pid, 0)
-
-
-@pytest.fixture
-def bash(rig: Rig) -> Iterator[Bash]:
-    shell = Bash(rig.state_dir)
-    try:
-        yield shell
-    finally:
-        shell.close()
-
-
-def test_in_a_real_bash_a_tab_completes_values(rig: Rig, bash: Bash) -> None:
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_in_a_real_shell_a_tab_completes_values(rig: Rig, name: str) -> None:
     mixed(rig)
-    for typed, completed in (
-        ("marathonctl histo\t", "marathonctl history "),
-        ("\x15marathonctl review \t", "review t0002 "),
-        ("\x15marathonctl tail --arm g\t", "--arm goal "),
-        ("\x15marathonctl set concurr\t", "set concurrency="),
-        ("\x15marathonctl set order=arm\t", "set order=arm-major "),
-    ):
-        bash.type(typed)
-        bash.wait_for(completed)
-    bash.type("\x15marathonctl show t\t")
-    bash.wait_for("show t000")
-    bash.type("\x1b?")  # lists what there is
-    assert {"t0001", "t0002", "t0003"} <= set(re.findall(r"t\d{4}", bash.wait_for("t0003") + bash.wait_for("ready> ")))
+    with shell(name, rig.state_dir) as there:
+        for typed, completed in (
+            ("marathonctl histo\t", "marathonctl history "),  # the first tab of all
+            ("marathonctl review \t", "review t0002 "),
+            ("marathonctl tail --arm g\t", "--arm goal "),
+            ("marathonctl tail --arm=g\t", "--arm=goal "),
+            ("marathonctl set concurr\t", "set concurrency="),
+            ("marathonctl set order=arm\t", "set order=arm-major "),
+            ("marathonctl explain host_too_s\t", "explain host_too_small "),
+            ("marathonctl explain pass\t", "explain passes_exhausted "),
+            ("marathonctl report --html bi\t", "--html bin/"),
+        ):
+            there.type(f"{KILL_LINE}{typed}")
+            there.wait_for(completed)
+        there.type(f"{KILL_LINE}marathonctl show t\t")
+        there.wait_for("show t000")
+        there.type(there.kind.list_keys)
+        there.wait_for("t0001", "t0002", "t0003")
 
 
 def completed(rig: Rig, shell: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -271,6 +225,38 @@ def test_other_shells_are_told_what_a_value_is(rig: Rig) -> None:
         "t0001\tzstd plain scored",
     ]
     assert '"t0003":"rust plain running"' in completed(rig, "zsh", "show", "t000").stdout
+    assert completed(rig, "fish", "show", "nobody").stdout == "" and completed(rig, "zsh", "show", "nobody").stdout == "_files\n"
+
+
+def test_other_shells_are_told_the_whole_word_of_an_option_with_its_value(rig: Rig) -> None:
+    """They compare whole words, and typer answers with the value alone."""
+    mixed(rig)
+    assert completed(rig, "fish", "tail", "--arm=").stdout.splitlines() == ["--arm=plain\tcommand", "--arm=goal\tcommand"]
+    told = completed(rig, "zsh", "tail", "--arm=").stdout
+    assert '"--arm=plain":"command"\n"--arm=goal":"command"' in told and told.startswith("_arguments '*: :((")
+    assert completed(rig, "fish", "tail", "--arm", "g").stdout == "goal\tcommand\n"
+    assert completed(rig, "zsh", "report", "--html=x").stdout == "_files\n"
+
+
+def test_codes_are_offered_as_explain_knows_them(rig: Rig) -> None:
+    """Of every kind, by their beginning; and what is offered is explained."""
+    offered = [line.split("\t") for line in completed(rig, "fish", "explain", "h").stdout.splitlines()]
+    every = {each.code: each.means for each in known() if each.code.startswith("h")}
+    assert {code for code, _ in offered} == set(every) and {"host_too_small", "host_unknown"} <= set(every)
+    for code, words in offered:
+        said, means = (" ".join(re.findall(r"\w+", text)) for text in (words, every[code]))
+        assert said and means.startswith(said), (code, words)
+        assert rig.ask("explain", code).count(code) >= 1
+    assert values("codes", "no such") == [] and len(values("codes")) == len({each.code for each in known()})
+
+
+def test_the_first_tab_of_zsh_is_answered(rig: Rig) -> None:
+    """zsh reads an installed completion at that moment, as a function's body.  This one needs no zsh."""
+    argv = [sys.executable, "-m", "marathond.cli.ctl", "--show-completion", "zsh"]
+    environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    told = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=4 * MINUTE_S, check=True).stdout
+    body = told.partition("compdef _marathonctl_completion marathonctl\n")[2].split()
+    assert body == ["if", "[[", "$zsh_eval_context[-1]", "==", "loadautofunc", "]];", "then", "_marathonctl_completion", '"$@"', "fi"]
 
 
 class Ctx:
