@@ -110,7 +110,11 @@ def run(
     :return: exit status, 1 when something was refused.
     """
     to = to.absolute()
-    if not to.is_dir():
+    try:
+        there = to.is_dir()
+    except OSError as error:
+        raise CallFailed(f"--to {clean(to)}: {error.strerror or error}", Exit.USAGE) from error
+    if not there:
         raise CallFailed(f"--to {clean(to)}: no such folder; make it first, on the disk that is meant", Exit.USAGE)
     look = looking(paths.ledger)
     rows, ledger_id, done = chosen(look, trials, campaign=campaign, task=task, arm=arm, every=False), identity(look), list[Done]()

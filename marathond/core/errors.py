@@ -116,7 +116,8 @@ class SubnetTaken(EngineError):
 class ArtifactError(MarathonError):
     """An artifact could not be written or read safely.
 
-    :param code: ``unsafe_path``, ``not_regular``, ``too_large``, ``io`` (ESTALE, EIO, root_squash), ``no_space``.
+    :param code: ``unsafe_path``, ``not_regular``, ``too_large``, ``io`` (ESTALE, EIO, root_squash), ``no_space``, ``altered`` (not what was
+        exported), ``foreign`` (another ledger's).
     """
 
     def __init__(self, code: str, path: str, detail: str) -> None:

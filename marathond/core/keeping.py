@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class Trial:
     """Of one trial, by the ledger: what bears on whether its artifacts may be packed or removed.
 
-    ``rested_at_ms``: the later of its last event and its export; None: not exported.  ``archived``: an archive stands.
+    ``rested_at_ms``: the later of its last event and its export; None: not exported.  ``archived``: an archive stands that was made since.
     """
 
     state: str
@@ -81,7 +81,7 @@ def not_pruned(trial: Trial, *, now_ms: int, older_than_ms: int, voids_only: boo
     if (age := now_ms - trial.rested_at_ms) < older_than_ms:
         return f"came to rest {_ago(age)}"
     if not (trial.archived or unarchived):
-        return "is not archived: marathonctl archive, or --unarchived to lose it"
+        return "is not archived as it is now: marathonctl archive, or --unarchived to lose it"
     return ""
 
 

@@ -28,6 +28,7 @@ from marathond.ledger.verbs.archive import Keepable, PruneRow
 from marathond.tasks import archiving
 from marathond.tasks.archiving import Recorded
 from marathond.tasks.artifacts import read_bounded
+from marathond.tasks.atomic import sync_folder
 from marathond.tasks.layout.names import trial_uuid
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -41,7 +42,6 @@ SUFFIX = ".tar.gz"
 RESULT = "result.json"
 """Says whose folder it is: the identity of ledger and trial."""
 NAMED_AT_MOST = 5
-_RUN_DIR = re.compile(r"t(\d{4,12})")
 
 
 @contextmanager
@@ -54,6 +54,9 @@ def one_at_a_time(state_dir: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.geteuid() == 0:  # also after a dry run by root the daemon's own user must get at it
+                owner = state_dir.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
         except BlockingIOError as error:
             raise Refused(f"another marathonctl archive or prune is at work ({state_dir / LOCK}); wait for its end") from error
         yield
@@ -90,15 +93,17 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
     assert trial.folder is not None
     target = to / f"{trial.folder}{SUFFIX}"
     try:
-        if (standing := trial.archive) is not None and (trial.facts.pruned or Path(standing.file) == target):
+        # A removal that was broken off before it began: what stands there still may be needed, for its archive may be lost by now.
+        gone = trial.facts.pruned and not (trial.prune is not None and trial.prune.done_at_ms is None and folder.is_dir())
+        if (standing := trial.archive) is not None and (gone or (trial.facts.archived and Path(standing.file) == target)):
             why = not_whole(standing.file, standing.sha256)
             if not why:
                 why = f"archived by {standing.author} at {when(standing.at_ms)}"
                 done = replace(done, outcome="already", why=why, archive=standing.file, sha256=standing.sha256)
                 return replace(done, size_bytes=standing.size_bytes, files=standing.files)
-            if trial.facts.pruned:
+            if gone:
                 return replace(done, why=f"its artifacts are pruned, and {why}")
-        if trial.facts.pruned:
+        if gone:
             return replace(done, why="its artifacts are pruned, and no archive of them stands")
         if target.is_relative_to(folder):
             return replace(done, why=f"{target} lies in what is packed")
@@ -108,6 +113,8 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
         if dry_run:
             return replace(done, outcome="would", archive=str(target))
         return _packed(ask, trial, folder, recorded, target, ledger_id, done)
+    except OSError as error:  # of a look at the target: another trial's may lie where we may go
+        return replace(done, why=f"{target}: {error.strerror or error}")
     except MarathonError as error:
         return replace(done, why=str(error))
 
@@ -120,6 +127,7 @@ def _packed(ask: Ask, trial: Keepable, folder: Path, recorded: Sequence[Recorded
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError("io", str(target.parent), error.strerror or str(error)) from error
+    sync_folder(target.parent.parent)  # the campaign's folder, too, is there after a power cut
     about = {"ledger": ledger_id, "trial": label, "campaign": trial.campaign, "task": trial.task, "arm": trial.arm}
     about |= {"replicate": trial.replicate, "attempt": trial.attempt}  # type: ignore[dict-item]
     assert trial.facts.rested_at_ms is not None
@@ -144,10 +152,16 @@ def not_ours(folder: Path, recorded: Sequence[Recorded], ledger_id: str, trial_i
         marked = None if result is None else json.loads(result)["id"]
     except (ValueError, KeyError, TypeError):
         marked = "unreadable"
-    if result is not None and marked != trial_uuid(ledger_id, trial_id):
+    if result is None:
+        problems.append(f"{RESULT}: is missing, and nothing else says whose these are; marathond writes it anew at its start")
+    elif marked != trial_uuid(ledger_id, trial_id):
         problems.append(f"{RESULT}: is not of {trial_label(trial_id)} of this ledger")
     if whole and not problems:
         problems = archiving.altered(folder, recorded)
+    return _named(problems)
+
+
+def _named(problems: Sequence[str]) -> str:
     more = f" and {len(problems) - NAMED_AT_MOST} more" if len(problems) > NAMED_AT_MOST else ""
     return "; ".join(map(clean, problems[:NAMED_AT_MOST])) + more
 
@@ -193,31 +207,54 @@ def prune_trial(look: Look, ask: Ask, trial: Keepable, wanted: Wanted, ledger_id
         recorded = recorded_of(look, trial.trial_id)
         files, size, _ = archiving.tree_size(folder)
         done = replace(done, files=files, size_bytes=size, archive=trial.archive.file if trial.archive else "")
+        # The archive first: it may be read for an hour, in which somebody puts something into the folder.
+        if not wanted.dry_run and trial.archive is not None and (why := not_whole(trial.archive.file, trial.archive.sha256)):
+            return replace(done, why=why)
         if problems := not_ours(folder, recorded, ledger_id, trial.trial_id, whole=not wanted.dry_run):
             return replace(done, why=f"not provably ours: {problems}")
         if wanted.dry_run:
             return replace(done, outcome="would")
-        if trial.archive is not None and (why := not_whole(trial.archive.file, trial.archive.sha256)):
-            return replace(done, why=why)
         asked = {"trial": trial.trial_id, "unarchived": trial.archive is None}
-        _remove_folder(ask, Kind.ARTIFACTS, folder, files, size, wanted.reason, asked)
+        _remove_folder(ask, Kind.ARTIFACTS, folder, files, size, wanted.reason, asked, recorded)
     except MarathonError as error:
         return replace(done, why=str(error))
     return replace(done, outcome="pruned")
 
 
-def _remove_folder(ask: Ask, kind: Kind, folder: Path, files: int, size: int, reason: str, more: dict[str, Any]) -> None:
+def _remove_folder(
+    ask: Ask,
+    kind: Kind,
+    folder: Path,
+    files: int,
+    size: int,
+    reason: str,
+    more: dict[str, Any],
+    recorded: Sequence[Recorded] | None = None,
+) -> None:
     number = ask("prune", {"kind": kind.value, "path": str(folder), "files": files, "size_bytes": size, "reason": reason, **more})["prune"]
-    archiving.move_aside(folder)
-    archiving.remove_aside(folder)
+    _away(folder, recorded)
     ask("pruned", {"prune": number})
+
+
+def _away(folder: Path, recorded: Sequence[Recorded] | None) -> None:
+    """The folder goes.  ``recorded``: of artifacts.  Said again after a kill at any instant it comes to its end.
+
+    Race prevented: what somebody put there after we looked.  Under its name aside nobody puts anything there, so the last look is at that.
+
+    :raises ArtifactError: ``altered``: there is more in it than was exported, and it is under its own name again; ``io``.
+    """
+    archiving.move_aside(folder)
+    if recorded is not None and (more := archiving.put_there(archiving.aside_name(folder), recorded)):
+        archiving.move_back(folder)
+        raise ArtifactError("altered", str(folder), _named(more))
+    archiving.remove_aside(folder)
 
 
 def prune_run_dirs(ask: Ask, run_root: Path, trials: Sequence[Keepable], wanted: Wanted) -> Iterator[Done]:
     """Run directories that stand although their trial was exported: their removal had failed."""
-    there = {int(match[1]): path for path in _listed(run_root) if (match := _RUN_DIR.fullmatch(path.name))}
+    there = {path.name: path for path in _listed(run_root)}
     for trial in trials:
-        path = there.get(trial.trial_id)
+        path = there.get(trial_label(trial.trial_id))  # by its whole name: t00001 is nobody's
         if path is None:
             continue
         done = Done("run_dir", str(path), "refused", trial.trial_id, campaign=trial.campaign)
@@ -305,11 +342,13 @@ def finish_broken_off(look: Look, ask: Ask, ledger_id: str, *, dry_run: bool) ->
                 yield replace(done, outcome="refused", why=f"its removal was broken off, and now: {problems}")
                 continue
             if not dry_run:
-                _finish(row)
+                _finish(look, row)
                 ask("pruned", {"prune": row.prune_id})
             yield done
         except OSError as error:
             yield replace(done, outcome="refused", why=f"cannot be removed: {error.strerror or error}")
+        except sqlite3.Error as error:
+            yield replace(done, outcome="refused", why=f"its removal was broken off, and now it cannot be read as a ledger: {error}")
         except MarathonError as error:
             yield replace(done, outcome="refused", why=str(error))
 
@@ -317,10 +356,15 @@ def finish_broken_off(look: Look, ask: Ask, ledger_id: str, *, dry_run: bool) ->
 def _still_that(look: Look, row: PruneRow, ledger_id: str) -> str:
     """Why what lies there now is not what the row speaks of; empty: it is, or nothing lies there."""
     path = Path(row.path)
+    if not path.parent.is_dir():
+        return f"{path.parent} is not there, so whether it is gone cannot be seen: is its disk mounted?"
+    if row.kind == Kind.ARTIFACTS and row.trial_id is not None:
+        there, aside = path.exists(), archiving.aside_name(path).exists()
+        if (there or aside) and not row.unarchived and (why := _archive_lost(look, row.trial_id)):
+            return why
+        return not_ours(path, recorded_of(look, row.trial_id), ledger_id, row.trial_id, whole=True) if there else ""
     if not path.exists():
         return ""
-    if row.kind == Kind.ARTIFACTS and row.trial_id is not None:
-        return not_ours(path, recorded_of(look, row.trial_id), ledger_id, row.trial_id, whole=True)
     if row.kind == Kind.BACKUP:
         return "" if backup_facts(path) == (ledger_id, row.rested_at_ms) else "another backup has that name"
     if row.kind == Kind.BUILD_LOG:
@@ -328,11 +372,19 @@ def _still_that(look: Look, row: PruneRow, ledger_id: str) -> str:
     return ""
 
 
-def _finish(row: PruneRow) -> None:
+def _archive_lost(look: Look, trial_id: int) -> str:
+    """Why what is left of a trial's artifacts must stay; empty: its archive stands, whole."""
+    (trial,) = look(verbs.keepable, trials=[trial_id])
+    if trial.archive is None:
+        return "no archive of it stands"
+    why = not_whole(trial.archive.file, trial.archive.sha256)
+    return f"{why}; marathonctl archive {trial_label(trial_id)} packs it anew while it is whole" if why else ""
+
+
+def _finish(look: Look, row: PruneRow) -> None:
     path = Path(row.path)
     if row.kind in (Kind.ARTIFACTS, Kind.RUN_DIR):
-        archiving.move_aside(path)
-        archiving.remove_aside(path)
+        _away(path, recorded_of(look, row.trial_id) if row.kind == Kind.ARTIFACTS and row.trial_id is not None else None)
     else:
         path.unlink(missing_ok=True)
 

@@ -70,6 +70,23 @@ def strange(folder: Path, recorded: Sequence[Recorded], checkpoint: Callable[[],
 
     :raises ArtifactError: ``io``: the folder is not there or cannot be read.
     """
+    problems, missing = _differing(folder, recorded, checkpoint)
+    return problems + [f"{path}: is missing" for path in missing]
+
+
+def put_there(aside: Path, recorded: Sequence[Recorded], checkpoint: Callable[[], None] = _go_on) -> list[str]:
+    """What lies in a folder beside all that was exported, a line each; nothing of a folder that is not whole: its removal has begun.
+
+    :raises ArtifactError: ``io``: the folder cannot be read.
+    """
+    if not aside.exists():
+        return []
+    problems, missing = _differing(aside, recorded, checkpoint)
+    return [] if missing else problems
+
+
+def _differing(folder: Path, recorded: Sequence[Recorded], checkpoint: Callable[[], None]) -> tuple[list[str], list[str]]:
+    """(what was not exported, in words; paths that are missing)."""
     known = {one.path for one in recorded}
     folders = {str(parent) for path in known for parent in PurePosixPath(path).parents}
     found: set[str] = set()
@@ -78,7 +95,7 @@ def strange(folder: Path, recorded: Sequence[Recorded], checkpoint: Callable[[],
         with open_folder(folder) as root:
             for count, (path, kind) in enumerate(_entries(root, checkpoint)):
                 if count >= ENTRIES_AT_MOST:
-                    return [f"more than {ENTRIES_AT_MOST} entries: not what was exported"]
+                    return [f"more than {ENTRIES_AT_MOST} entries: not what was exported"], []
                 name = PurePosixPath(path).name
                 if kind == "file" and path in known:
                     found.add(path)
@@ -88,8 +105,7 @@ def strange(folder: Path, recorded: Sequence[Recorded], checkpoint: Callable[[],
                     problems.append(f"{path}: is a {kind}, which nobody exported")
     except OSError as error:
         raise translate(str(folder), error) from error
-    problems += [f"{path}: is missing" for path in sorted(known - found)]
-    return problems
+    return problems, sorted(known - found)
 
 
 def _entries(root: int, checkpoint: Callable[[], None]) -> Iterator[tuple[str, str]]:
@@ -357,6 +373,15 @@ def move_aside(folder: Path) -> bool:
     return True
 
 
+def move_back(folder: Path) -> None:
+    """What :func:`move_aside` moved has its own name again.  Raises ArtifactError ``io``."""
+    try:
+        aside_name(folder).rename(folder)
+    except OSError as error:
+        raise translate(str(folder), error) from error
+    sync_folder(folder.parent)
+
+
 def remove_aside(folder: Path, checkpoint: Callable[[], None] = _go_on) -> None:
     """What :func:`move_aside` moved; absent is success.  Raises ArtifactError ``io``."""
     try:
@@ -379,7 +404,10 @@ def tree_size(folder: Path, *, at_most: int = ENTRIES_AT_MOST) -> tuple[int, int
                     with open_subfolder(root, parts, "/".join(parts)) as inner, os.scandir(inner) as listing:
                         for item in listing:
                             seen += 1
-                            size += item.stat(follow_symlinks=False).st_blocks * 512
+                            try:
+                                size += item.stat(follow_symlinks=False).st_blocks * 512
+                            except FileNotFoundError:
+                                continue  # it went meanwhile; the others are counted all the same
                             if seen > at_most:
                                 return files, size, False
                             if item.is_dir(follow_symlinks=False):

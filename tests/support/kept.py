@@ -92,15 +92,16 @@ class Kept:
         """As the command does it, without its grammar, which costs more than all the rest."""
         options: dict[str, Any] = {"campaign": None, "task": None, "arm": None, "remove": "", "dry_run": False, "as_json": False}
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            return archive.run(self._paths(), self.to, trials=[trial], now_ms=time.time_ns() // 1_000_000, **options)
+            return archive.run(self.paths, self.to, trials=[trial], now_ms=time.time_ns() // 1_000_000, **options)
 
     def prune_now(self, trial: int, days: int = 30) -> tuple[int, str]:
         out = StringIO()
         wanted = Wanted(days * DAY_MS, time.time_ns() // 1_000_000, "room")
         with redirect_stdout(out), redirect_stderr(StringIO()):
-            return prune.run(self._paths(), wanted, trials=[trial], campaign=None, task=None, arm=None, as_json=False), out.getvalue()
+            return prune.run(self.paths, wanted, trials=[trial], campaign=None, task=None, arm=None, as_json=False), out.getvalue()
 
-    def _paths(self) -> DaemonPaths:
+    @property
+    def paths(self) -> DaemonPaths:
         return locate(self.root / "config.toml").paths
 
     def prune(self, *argv: str, age: str = "30d") -> Said:

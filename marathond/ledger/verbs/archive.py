@@ -111,7 +111,9 @@ def keepable(
 
 
 def _keepable(row: sqlite3.Row, archive: ArchiveRow | None, prune: PruneRow | None) -> Keepable:
-    facts = Trial(row["state"], row["rested"], bool(row["claim_live"]), bool(row["imported"]), archive is not None, prune is not None)
+    # What was packed before the trial's last event says of the trial what is not so any more: that it has a score, say.
+    archived = archive is not None and row["rested"] is not None and archive.at_ms >= row["rested"]
+    facts = Trial(row["state"], row["rested"], bool(row["claim_live"]), bool(row["imported"]), archived, prune is not None)
     keys = ("trial_id", "campaign", "task", "arm", "replicate", "attempt", "out_dir", "folder")
     return Keepable(**{key: row[key] for key in keys}, facts=facts, archive=archive, prune=prune)
 
