@@ -6,6 +6,7 @@ Owns where an arm's row comes from, and how it is shown.  Reads; needs neither a
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -29,11 +30,12 @@ from marathond.ledger.verbs import shapes, stored, treatments
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.treatments import Treated
 from marathond.practice.script import CODE_MODELS
-from marathond.service.disclosing import conditions
+from marathond.service.disclosing import conditions, task_facts
 from marathond.service.picture.reader import campaign_id, reading
 from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings
 from marathond.service.staged import look_at_trees, package_ids
+from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, treatment_hash
 
 LEDGER, CONFIGURATION, CHANGED = "ledger", "configuration", "ledger; the configuration has changed"
@@ -73,9 +75,10 @@ class Gathered:
         raise CallFailed(f"no arm {clean(name)} in campaign {clean(self.campaign)}; there are: {clean(known)}", Exit.USAGE)
 
 
-def gather(chosen: Settled, campaign: str | None) -> Gathered:
+def gather(chosen: Settled, campaign: str | None, *, disclosed: bool = True) -> Gathered:
     """The named campaign's arms; by default the configured one's, with what is not submitted yet; without a configuration the newest's.
 
+    :param disclosed: whether the disclosures are wanted: of arms that are not submitted yet every task is read for them.
     :raises CallFailed: no such campaign.  :raises ConfigError, LedgerRefused: there is neither a campaign nor a configuration to read.
     """
     settings, wrong = _settings(chosen)
@@ -89,7 +92,7 @@ def gather(chosen: Settled, campaign: str | None) -> Gathered:
     if stored_arms is None:
         if settings is None:
             raise wrong or CallFailed("no campaign yet, and no configuration: nothing to show")
-        return Gathered(settings.campaign.name, configured, disclosures=_not_submitted(settings, configured, ()))
+        return Gathered(settings.campaign.name, configured, disclosures=_not_submitted(settings, configured, ()) if disclosed else ())
     if wrong is not None:
         note(f"the configuration is left out: {clean(wrong)}")
     if settings is None or settings.campaign.name != stored_arms.campaign:
@@ -98,13 +101,20 @@ def gather(chosen: Settled, campaign: str | None) -> Gathered:
     known = {shown.arm.name for shown in stored_arms.arms}
     merged = [_merged(shown, now.get(shown.arm.name)) for shown in stored_arms.arms]
     arms = (*merged, *(shown for name, shown in now.items() if name not in known))
-    told_of = (*stored_arms.disclosures, *_not_submitted(settings, configured, known))
+    told_of = (*stored_arms.disclosures, *(_not_submitted(settings, configured, known) if disclosed else ()))
     return replace(stored_arms, arms=arms, disclosures=told_of)
 
 
 def _not_submitted(settings: Settings, arms: Sequence[ArmShown], known: Collection[str]) -> tuple[Disclosure, ...]:
-    """What the configuration tells of those of its arms that the ledger does not know.  The tasks are not read for that: ``plan`` does."""
-    made = disclosures([shown.arm for shown in arms], conditions(settings))
+    """What the configuration and its tasks tell of those of its arms that the ledger does not know, as ``plan`` tells it."""
+    if all(shown.arm.name in known for shown in arms):
+        return ()
+    try:
+        tasks = read_tasks(settings, os.environ).tasks
+    except ConfigError as error:
+        note(f"what the tasks add to the disclosures is left out: {clean(error)}")
+        tasks = ()
+    made = disclosures([shown.arm for shown in arms], conditions(settings, task_facts(settings, tasks)))
     new = [replace(each, arms=tuple(name for name in each.arms if name not in known)) for each in made]
     return tuple(each for each in new if each.arms)
 

@@ -65,7 +65,7 @@ def diff_command(
     from marathond.cli import arms as view
     from marathond.cli import arms_diff
 
-    found = arms_diff.compare(view.gather(settled(ctx), campaign), a, b, None if surface is None else surface.value)
+    found = arms_diff.compare(view.gather(settled(ctx), campaign, disclosed=False), a, b, None if surface is None else surface.value)
     arms_diff.show(found, as_json=as_json)
     finish(int(arms_diff.wrong(found)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from marathond.core.disclosure import Conditions, Disclosure, alike, codex_arms, count, listed, names, number
+from marathond.core.disclosure import Conditions, Disclosure, alike, begun, codex_arms, count, listed, names, number, ordinary_source
 from marathond.core.model import AgentKind, Arm, CodexArm, Drive
 
 DEFAULTS = CodexArm(package="", version="", model="", effort="")
@@ -55,7 +55,7 @@ def goals(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     for budget, members in alike(native, lambda codex: codex.token_budget):
         if budget is not None:
             text = f"A goal has a budget of {number(budget)} tokens (input without cached, and output, as codex counts them)."
-            yield Disclosure("token_budget", members, text, "codex sets none by itself, and the benchmark bounds time alone.")
+            yield Disclosure("token_budget", members, text, f"codex sets none by itself, and {ordinary_source(on)} bounds time alone.")
     for (operator, cap), members in alike(own, lambda codex: (codex.operator, codex.unblocks_at_most if codex.operator else 0)):
         earlier = "The earlier public runs had an operator for arms of LoopX only, at most 8 times"
         if operator:
@@ -173,7 +173,8 @@ def surroundings(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
         parts += [f"mounts at {listed(mounts)}"] if mounts else []
         if parts:
             text = f"The agent has what its task does not give it: {'; '.join(parts)}."
-            yield Disclosure("own_surroundings", (arm.name,), text, "The benchmark gives every agent what the task and its image say.")
+            against = begun(f"{ordinary_source(on)} gives every agent what the task and its image say.")
+            yield Disclosure("own_surroundings", (arm.name,), text, against)
 
 
 RULES = (kinds, transport, goals, caps, project_files, client, versions, surroundings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from marathond.core.disclosure import Conditions, Disclosure, TaskFacts, codex_arms, count, listed, names, number
+from marathond.core.disclosure import Conditions, Disclosure, TaskFacts, begun, codex_arms, count, listed, names, number, ordinary_source
 from marathond.core.model import AfterAgent, Arm, NetworkPolicy
 
 Rule = Callable[[Sequence[Arm], Conditions], Iterator[Disclosure]]
@@ -36,9 +36,8 @@ def deadlines(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
 
 
 def _usual_time(on: Conditions, usual: float, limits: str = "") -> str:
-    whose = on.benchmark or "The benchmark"
     times = "" if usual == 1 else f", times {number(usual)}"
-    return f"{whose} gives the time that each task declares{limits}{times}."
+    return begun(f"{ordinary_source(on)} gives the time that each task declares{limits}{times}.")
 
 
 def _limits(tasks: Sequence[TaskFacts]) -> str:
@@ -59,7 +58,7 @@ def benchmark(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
 def money_cap(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     if on.trial_cap_usd is not None and (asking := [arm for arm, _ in codex_arms(arms)]):
         text = f"A trial that has spent ${on.trial_cap_usd:,.2f} on its model ends, and what is there by then is verified and scored."
-        yield Disclosure("money_cap", names(asking), text, "The benchmark bounds time alone.")
+        yield Disclosure("money_cap", names(asking), text, begun(f"{ordinary_source(on)} bounds time alone."))
 
 
 def networks(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
@@ -68,7 +67,8 @@ def networks(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
         text = f"Containers of {count(len(closed), 'task')} have no network at all: {listed(closed)}."
         if codex_arms(arms):
             text += " The model answers on a loopback port inside, and requests for its provider's own network tools are refused."
-        against = "The benchmark forbids these tasks the internet, and leaves it to the harness how its agent reaches a model."
+        forbids = f"{on.benchmark} forbids these tasks the internet" if on.benchmark else "The task format lets a task forbid its network"
+        against = f"{forbids}, and leaves it to the harness how its agent reaches a model."
         yield Disclosure("no_network", names(arms), text, against)
     silent = [task for task in on.tasks if not task.network_origin.startswith(_BY_TASK)]
     for policy, code, words, against in (
@@ -81,8 +81,10 @@ def networks(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
     users = [task.name for task in on.tasks if task.network is not NetworkPolicy.NONE]
     if on.runtime_proxy and users:
         text = f"Containers of {count(len(users), 'task')} with a network reach it through a proxy: {on.runtime_proxy}."
-        against = "The benchmark gives these tasks a network without a proxy: a proxy may refuse, cache or slow down what they fetch."
-        yield Disclosure("runtime_proxy", names(arms), text, against)
+        against = (
+            f"{ordinary_source(on)} gives these tasks a network without a proxy: a proxy may refuse, cache or slow down what they fetch."
+        )
+        yield Disclosure("runtime_proxy", names(arms), text, begun(against))
 
 
 def containers(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
@@ -148,7 +150,8 @@ def gateway(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
 
 
 def _held(asking: tuple[str, ...], on: Conditions) -> Disclosure:
-    ordinary = "Ordinarily, and in the benchmark, the clock runs on while a provider does not answer."
+    where = f", and in {on.benchmark}," if on.benchmark else ""
+    ordinary = f"Ordinarily{where} the clock runs on while a provider does not answer."
     if on.held_is_charged or not on.held_at_most_s:
         return Disclosure("held_time_charged", asking, "Time in which the gateway held a request counts against the deadline.", ordinary)
     text = (

@@ -100,6 +100,16 @@ def alike(arms: Sequence[tuple[Arm, CodexArm]], key: Callable[[CodexArm], Value]
     return [(value, tuple(members)) for value, members in found.items()]
 
 
+def ordinary_source(on: Conditions) -> str:
+    """Who says what is ordinarily done with these tasks, in the middle of a sentence: the benchmark by its name, else their format."""
+    return on.benchmark or "the task format"
+
+
+def begun(sentence: str) -> str:
+    """A sentence whose first word may be :func:`ordinary_source`: a benchmark's name keeps the case that it has."""
+    return f"T{sentence[1:]}" if sentence.startswith("the ") else sentence
+
+
 def number(value: float) -> str:
     """``5340``, ``0.3``, ``1,500,000``."""
     return f"{int(value):,}" if value == int(value) else f"{value:g}"

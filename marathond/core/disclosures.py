@@ -60,7 +60,10 @@ LOOKED_AT: Mapping[str, tuple[str, ...] | str] = {
     "config.skills": ("bundled_skills_off",),
     "config.analytics": ("bundled_skills_off",),
     "config.projects": ("project_untrusted", "agents_md_dropped"),
-    "Conditions.benchmark": ("own_deadline", "agent_time_multiplied", "verifier_time_multiplied"),
+    "Conditions.benchmark": (
+        *("own_deadline", "agent_time_multiplied", "verifier_time_multiplied", "held_time_charged", "held_time_not_charged"),
+        *("money_cap", "no_network", "runtime_proxy", "token_budget", "own_surroundings"),
+    ),
     "Conditions.usual_agent_multiplier": ("agent_time_multiplied", "own_deadline"),
     "Conditions.usual_verifier_multiplier": ("verifier_time_multiplied",),
     "Conditions.own_deadline_s": ("own_deadline",),

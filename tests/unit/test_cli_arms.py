@@ -21,6 +21,7 @@ from marathond.service.treatment import arm_treatment, treatment_hash
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig
 from tests.support.published import printed
+from tests.support.rig import make_task
 
 CONFIG = """
 [daemon]
@@ -72,6 +73,7 @@ def config(rig: Rig, tmp_path: Path) -> Path:
     path = tmp_path / "marathond.toml"
     path.write_text(CONFIG.format(state_dir=tmp_path / "state"))
     (tmp_path / "state").mkdir()
+    make_task(tmp_path / "tasks", "one")
     return path
 
 

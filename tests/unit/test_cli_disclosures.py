@@ -96,6 +96,24 @@ def test_plan_and_arms_have_a_section_that_names_them(rig: Rig, config: Path) ->
     assert {"command_of_its_own", "own_surroundings"} <= {row["code"] for row in sh["disclosures"]}
 
 
+def test_plan_arms_and_disclosures_tell_the_same_before_a_submission(rig: Rig, config: Path) -> None:
+    """What tasks add, a missing network say, is no matter of who is asked."""
+    asked = ("--config", str(config))
+    whole = json.loads(rig.ask(*asked, "disclosures", "--json"))["disclosures"]
+    plan = json.loads(rig.run(*asked, "plan", "--json").out)["disclosures"]
+    shown = json.loads(rig.ask(*asked, "arms", "--json"))
+    assert plan == whole and "no_network" in {row["code"] for row in whole}
+    for arm in shown:
+        assert arm["disclosures"] == [row for row in whole if arm["name"] in row["arms"]], arm["name"]
+    section = rig.ask(*asked, "arms").partition("\n\n")[2]
+    assert section and section in rig.run(*asked, "plan").out
+
+    (config.parent / "tasks").rename(config.parent / "elsewhere")
+    told = rig.run(*asked, "arms")
+    assert told.code == 0 and "  no_network " not in told.out and "  web_search_off " in told.out
+    assert told.err.startswith("what the tasks add to the disclosures is left out: ") and told.err.count("\n") == 1
+
+
 def test_the_ledgers_are_told_with_their_version_and_arms_to_come_beside_them(
     rig: Rig, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

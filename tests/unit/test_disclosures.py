@@ -140,7 +140,7 @@ CASES: dict[str, Case] = {
         (NOP,),
         ON,
     ),
-    "agent_time_multiplied": ((NOP,), replace(ON, agent_multiplier=0.3), N, "multiplied by 0.3", "The benchmark gives", (NOP,), ON),
+    "agent_time_multiplied": ((NOP,), replace(ON, agent_multiplier=0.3), N, "multiplied by 0.3", "The task format gives", (NOP,), ON),
     "verifier_time_multiplied": ((NOP,), replace(ON, verifier_multiplier=4), N, "multiplied by 4", "declares", (NOP,), ON),
     "tasks_not_the_benchmarks": (
         (NOP,),
@@ -152,7 +152,7 @@ CASES: dict[str, Case] = {
         replace(ON, benchmark="swe-marathon"),
     ),
     "money_cap": (ALL, replace(ON, trial_cap_usd=40), C, "spent $40.00", "time alone", (NOP,), replace(ON, trial_cap_usd=40)),
-    "no_network": (ALL, ON, tuple(arm.name for arm in ALL), "1 task have no network at all: zstd", "forbids", ALL, BARE),
+    "no_network": (ALL, ON, tuple(arm.name for arm in ALL), "1 task have no network at all: zstd", "forbid", ALL, BARE),
     "network_by_default": (
         (NOP,),
         replace(ON, tasks=(SILENT, OPEN)),
@@ -235,6 +235,23 @@ def test_no_proxy_and_no_network_without_a_task_that_has_one() -> None:
     on = replace(ON, runtime_proxy="HTTP_PROXY=http://p:1", tasks=(CLOSED,))
     assert of("runtime_proxy", (NOP,), on) == []
     assert "The model answers" not in of("no_network", (NOP,), on)[0].text
+
+
+def test_the_benchmark_is_spoken_of_by_name_and_only_where_there_is_one() -> None:
+    on = replace(ON, own_deadline_s=60, agent_multiplier=3, verifier_multiplier=3, trial_cap_usd=40, runtime_proxy="P")
+    arms = (*ALL, codex("bounded", Drive.GOAL, token_budget=5), replace(SH, name="own", env={"A": "x"}))
+    for charged in (True, False):
+        without = disclosures(arms, replace(on, held_is_charged=charged))
+        said = [words for made in without for words in (made.text, made.compared_with)]
+        assert not any("benchmark" in words.lower() for words in said)
+        (closed,) = (made for made in without if made.code == "no_network")
+        expected = "The task format lets a task forbid its network, and leaves it to the harness how its agent reaches a model."
+        assert closed.compared_with == expected
+        named = disclosures(arms, replace(on, held_is_charged=charged, benchmark="swe-marathon"))
+        speaking = {made.code for made in named if "swe-marathon" in made.compared_with}
+        assert speaking == {*LOOKED_AT["Conditions.benchmark"]} - {"held_time_not_charged" if charged else "held_time_charged"}
+        (closed,) = (made for made in named if made.code == "no_network")
+        assert closed.compared_with.startswith("swe-marathon forbids these tasks the internet, and ")
 
 
 def test_values_of_variables_and_command_lines_are_told_nowhere() -> None:
