@@ -17,6 +17,7 @@ import typer
 from marathond import __version__
 from marathond.cli import config_cmds
 from marathond.cli.client import DaemonDown
+from marathond.cli.grouped_help import GroupedHelp
 from marathond.cli.output import say
 from marathond.service.protocol import CallFailed, Exit
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from marathond.cli.mutate import Mutation
     from marathond.service.settings import Settings
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+app = typer.Typer(cls=GroupedHelp, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 ledger_app = typer.Typer(
     help="The ledger file itself: adopt a copy, check, back up.",
     rich_markup_mode=None,

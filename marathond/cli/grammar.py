@@ -1,6 +1,6 @@
 """The grammar of ``marathonctl``, put together.
 
-Importing the command modules registers their commands; help lists them in the order of :data:`PARTS`.
+Importing the command modules registers their commands; in which order help lists them :mod:`marathond.cli.grouped_help` says.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ PARTS = (
     ),
     *(commands_preflight, commands_rehearse, commands_arms, commands_report, commands_import, commands_schema),
 )
-
-_RANK = {part.__name__: rank for rank, part in enumerate(PARTS)}
-app.registered_commands.sort(key=lambda command: _RANK[command.callback.__module__] if command.callback else len(PARTS))
+"""All that register commands."""
 
 
 _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
