@@ -139,11 +139,15 @@ def flat(*parts: Any) -> dict[str, Any]:
     return found
 
 
-def flow(parts: Sequence[str], where: Screen, gap: str = "   ") -> list[str]:
-    """``parts`` side by side; on a terminal that is too narrow, one goes on in the next line, indented, and none is cut before that."""
+def flow(parts: Sequence[str], where: Screen, gap: str = "   ", *, most: int | None = None) -> list[str]:
+    """``parts`` side by side; on a terminal that is too narrow, one goes on in the next line, indented, and none is cut before that.
+
+    :param most: columns of a line wherever it goes, off a terminal, too, where nothing is cut; None: no limit but the terminal's.
+    """
+    room = min((width for width in (where.width, most) if width is not None), default=None)
     lines: list[str] = []
     for part in filter(None, parts):
-        if lines and (where.width is None or display_width(lines[-1] + gap + part) <= where.width):
+        if lines and (room is None or display_width(lines[-1] + gap + part) <= room):
             lines[-1] += gap + part
         else:
             lines.append(f"  {part}" if lines else part)

@@ -50,7 +50,7 @@ _MEANS = (("partial", "partial"), ("test_rate", "tests"))
 """Columns that a benchmark may not have, and their heads."""
 
 ROOMY = 100
-"""Columns from which on nothing is abbreviated."""
+"""Columns from which on nothing is abbreviated, and beyond which a line of the head goes on below."""
 
 _SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}
 
@@ -172,7 +172,7 @@ def head(status: Status, where: Screen) -> list[str]:
     """Everything above the tables."""
     if status.readings:
         return _imported(status, where)
-    lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where)]
+    lines = [*_head(status, where), *_cells(status, where), *_undecided(status, where), *flow(_resources(status), where, most=ROOMY)]
     return [*lines, *(flow(money_parts(status.money), where) if status.money else []), *flow(provider_parts(status.provider), where)]
 
 

@@ -1,4 +1,4 @@
-"""An engine of the tests' own, shared by those that break it: it is made once, for it has to load an image."""
+"""A browser; and an engine of the tests' own, shared by those that break it: it is made once, for it has to load an image."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from marathond.demo.host import SetupError
+from tests.conftest import IN_CI
+from tests.support import browser
 from tests.support.private_engine import PrivateEngine, missing, private_dockerd
 from tests.support.rig import BASE_IMAGE
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """A browser.  Where none can be had: a failure in CI, skipped elsewhere."""
+    try:
+        return browser.program()
+    except SetupError as err:
+        if IN_CI:
+            pytest.fail(str(err))
+        pytest.skip(str(err))
 
 
 @pytest.fixture(scope="session")

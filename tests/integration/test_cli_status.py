@@ -9,12 +9,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from marathond.cli import ctl
+from marathond.cli.output import Screen
+from marathond.cli.status import render
 from marathond.ledger.verbs import findings, networks, parks, runs, settings
 from marathond.ledger.verbs.networks import NetworkSeen
+from marathond.service.picture.status import gather
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, make_ledger, mixed, now_ms, subprocess_run
 
@@ -43,6 +47,21 @@ def test_a_healthy_campaign_is_exit_0_and_says_everything(rig: Rig) -> None:
     assert (trial, task, arm, state, word) == ("t0003", "rust", "plain", "running", "in")
     assert re.fullmatch(r"2m(0[5-9]|[1-5]\d)s", elapsed)  # 2m05s when it was written; the look comes later
     assert lines[-1] == "waiting: 1 cell — 1 CONCURRENCY 4/4"
+
+
+@pytest.mark.parametrize("width", [None, 200, 100, 80])
+def test_long_paths_make_no_long_line(rig: Rig, width: int | None) -> None:
+    mixed(rig)
+    folder = "/srv/storage-of-the-group/benchmarks/2026/autumn/marathond"
+    disk = [{"path": f"{folder}/{name}", "free_bytes": free, "total_bytes": 100} for name, free in (("state", 41), ("out", 42))]
+    with rig.sql() as c:
+        rig.observe_all(c, disk=disk)
+        found = replace(gather(c, None, rig.socket, now_ms(), rig.state_dir / "gateway"), ledger=f"{folder}/state/ledger.db")
+    lines = render(found, Screen(width))
+    first = next(number for number, line in enumerate(lines) if line.startswith("networks "))
+    assert all(len(line) <= 100 for line in lines)
+    assert "disk 41 % free at …/marathond/state" in " ".join(lines[first : first + 3])
+    assert Screen(width).fit(f"  ledger {folder}/state/ledger.db") in lines[first + 1 : first + 3]
 
 
 def test_json_has_every_fact_and_null_for_unknown(rig: Rig) -> None:

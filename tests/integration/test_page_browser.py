@@ -12,15 +12,13 @@ import anyio
 import pytest
 
 from marathond.core.model import trial_label
-from marathond.demo.host import SetupError
 from marathond.service.doctor.scratch import Scratch
 from marathond.service.page import keeper
 from marathond.service.page.address import Port
-from tests.conftest import IN_CI
 from tests.support import browser
 from tests.support.page_house import conversation, half_done, log_of, place_of, served, trouble
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("chromium")]
 
 FITS = "document.documentElement.scrollWidth <= innerWidth"
 SMALL = """[...document.querySelectorAll('a, summary')].filter(e => e.offsetParent && !e.closest('p, li') &&
@@ -53,17 +51,6 @@ PALE = """(() => {
     return pale;
 })()"""
 ACTIVE = "document.activeElement.getAttribute('href')"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def chromium() -> str:
-    """A browser.  Where none can be had: a failure in CI, skipped elsewhere."""
-    try:
-        return browser.program()
-    except SetupError as err:
-        if IN_CI:
-            pytest.fail(str(err))
-        pytest.skip(str(err))
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +98,20 @@ async def test_it_is_sound_at_every_width_and_shade_well_and_in_trouble(house: S
                     assert await tab.evaluate(UNNAMED) == [] and await tab.evaluate(SMALL) == [], what
             word = await tab.evaluate("(async () => (await (await fetch('/')).text()).match(/data-health=\"(\\w+)\"/)[1])()")
             assert word == ("degraded" if bad else "healthy")
+
+
+async def test_a_long_path_is_its_end_and_whole_for_who_points_at_it(house: Scratch) -> None:
+    whole = f"/srv/{'a-folder-of-no-end-' * 9}/marathond/state"
+    house.observe("disk", [{"path": path, "free_bytes": 1, "total_bytes": size} for path, size in ((whole, 3), ("/", 2))])
+    house.commit()
+    tile = "[...document.querySelectorAll('.tiles > div')].find(e => e.firstChild.textContent === 'Disk')"
+    async with served(place_of(house)) as url, browser.browser() as tab:
+        for width in (1280, 390, 320):
+            await tab.open(f"{url}/", width=width)
+            assert await tab.evaluate(f"{tile}.querySelector('dd span').textContent") == "at …/marathond/state"
+            assert await tab.evaluate(f"{tile}.querySelector('dd span').title") == whole
+            assert await tab.evaluate(FITS) and await tab.evaluate(f"{tile}.scrollWidth <= {tile}.clientWidth"), width
+            assert await tab.evaluate(f"{tile}.querySelector('dd span').getClientRects().length <= 3"), "no column of letters"
 
 
 async def test_it_keeps_itself_up_to_date_and_what_one_is_doing(house: Scratch) -> None:

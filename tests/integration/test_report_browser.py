@@ -12,12 +12,10 @@ import pytest
 
 from marathond.core.compare import compare
 from marathond.core.results import FindingResult, Results
-from marathond.demo.host import SetupError
 from marathond.report import html
 from marathond.report.blocks import Document
 from marathond.report.document import document, make
 from marathond.report.page import page
-from tests.conftest import IN_CI
 from tests.support import browser
 from tests.support.some_results import T0, a_campaign
 
@@ -37,17 +35,6 @@ SMALLEST = (
 )
 OVERFLOWS = "[...document.querySelectorAll('.row > span')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
 GROUND = "getComputedStyle(document.body).backgroundColor"
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """A browser.  Where none can be had: a failure in CI, skipped elsewhere."""
-    try:
-        return browser.program()
-    except SetupError as err:
-        if IN_CI:
-            pytest.fail(str(err))
-        pytest.skip(str(err))
 
 
 def long_names() -> Results:

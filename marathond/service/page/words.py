@@ -18,7 +18,7 @@ from marathond.service.picture.board import Board
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
 from marathond.service.picture.status import ALARMS, Status
 from marathond.service.picture.trial_log import tame
-from marathond.service.picture.words import deadline_words, disk_words, eta_words, note_words, pool_words
+from marathond.service.picture.words import deadline_words, eta_words, fullest, note_words, path_end, pool_words
 
 SIGNS = {"healthy": "●", "degraded": "▲", "down": "■", "unknown": "◆"}
 SEVERITIES = {"stop_loss": ("■", "stop-loss"), "error": ("▲", "error"), "warning": ("△", "warning"), "info": ("○", "info")}
@@ -70,13 +70,17 @@ def engine_words(status: Status) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One fact of the head: its name, the figure, and what stands behind it.  ``bad``: somebody should look; said by ``sign``, too."""
+    """One fact of the head: its name, the figure, and what stands behind it.  ``bad``: somebody should look; said by ``sign``, too.
+
+    ``whole``: what ``beside`` shows only the end of, for a pointer that rests on it.
+    """
 
     name: str
     value: str
     beside: str = ""
     bad: bool = False
     sign: str = ""
+    whole: str = ""
 
 
 def tiles(status: Status) -> list[Tile]:
@@ -87,7 +91,7 @@ def tiles(status: Status) -> list[Tile]:
     if status.readings:
         return found
     found += [_pool(pool, len(status.pools) > 1) for pool in status.pools] or [Tile("Networks", UNKNOWN)]
-    found.append(Tile("Disk", disk_words(status.disk)))
+    found.append(_disk(status))
     found += [_parted("Provider", part.removeprefix("provider").strip()) for part in provider_parts(status.provider)]
     if status.money is not None:
         first, *rest = money_parts(status.money)
@@ -96,6 +100,15 @@ def tiles(status: Status) -> list[Tile]:
         found.append(Tile("Spent", figure, " · ".join([*([beside] if beside else []), *rest])))
     found.append(_loop(status))
     return found
+
+
+def _disk(status: Status) -> Tile:
+    seen = fullest(status.disk)
+    if seen is None:
+        return Tile("Disk", UNKNOWN)
+    share, path = seen
+    end = path_end(path)
+    return Tile("Disk", f"{share} % free", f"at {end}" if path else "", whole="" if end == path else path)
 
 
 def _pool(pool: Any, several: bool) -> Tile:

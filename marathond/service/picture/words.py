@@ -13,6 +13,7 @@ from marathond.service.picture.eta import Eta
 from marathond.service.picture.status import Parks, Status
 
 DETAIL_MAX = 200
+PATH_MAX = 32
 
 
 def reviews_words(status: Status) -> str:
@@ -50,17 +51,33 @@ def pool_words(engine: str, pool: Any) -> str:
     return f"{f'{clean(engine)} ' if engine else ''}{pool.ours}/{capacity} ours ({pool.leaked} leaked) · foreign {foreign}"
 
 
-def disk_words(disk: list[dict[str, Any]] | None) -> str:
-    """The fullest file system of those that the daemon watches."""
+def fullest(disk: list[dict[str, Any]] | None) -> tuple[int, str] | None:
+    """(whole per cent that are free, path) of the fullest file system that the daemon watches; no path where it watches one alone."""
     shares = []
     for row in disk or []:
         free, total = row.get("free_bytes"), row.get("total_bytes")
         if isinstance(free, int) and isinstance(total, int) and total > 0:
             shares.append((100 * free // total, clean(row.get("path", ""))))
     if not shares:
-        return UNKNOWN
+        return None
     share, path = min(shares)
-    return f"{share} % free" + (f" at {path}" if len(shares) > 1 else "")
+    return share, path if len(shares) > 1 else ""
+
+
+def disk_words(disk: list[dict[str, Any]] | None) -> str:
+    seen = fullest(disk)
+    if seen is None:
+        return UNKNOWN
+    share, path = seen
+    return f"{share} % free" + (f" at {path_end(path)}" if path else "")
+
+
+def path_end(path: str) -> str:
+    """Its last two parts where it is long: they tell it from the others."""
+    if len(path) <= PATH_MAX:
+        return path
+    end = "/".join(path.split("/")[-2:])
+    return f"…/{end}" if len(end) <= PATH_MAX - 2 else f"…{end[1 - PATH_MAX :]}"
 
 
 def deadline_words(trial: LiveTrial, now_ms: int) -> str:
