@@ -6,12 +6,15 @@ already).  A trial's run directory is removed only after its files are in out_di
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anyio import from_thread, to_thread
 
 from marathond.core.errors import ArtifactError
+from marathond.core.text import plural
 from marathond.flow.collecting import collect_if_missing
 from marathond.flow.documents import job_view, trial_view
 from marathond.flow.turns import alone_now
@@ -53,7 +56,9 @@ class Exporter:
     async def step(self) -> None:
         world, subject = self.world, str(self.world.fixed.out_dir)
         try:
-            waiting = [t for t in await world.ledger.read(artifacts.not_exported) if t not in world.driven]
+            resting = [(t, Path(at)) for t, at in await world.ledger.read(artifacts.not_exported_in) if t not in world.driven]
+            theirs = await self._of_others({folder for _, folder in resting})
+            waiting = [trial_id for trial_id, folder in resting if folder not in theirs]
             copied = {trial_id: await self._copied(trial_id) for trial_id in waiting[:BATCH]}
             # Files, then documents, then the row that says they are there, then the run directory: a kill in between repeats, never loses.
             await self._documents(copied.keys())
@@ -63,6 +68,10 @@ class Exporter:
                 await to_thread.run_sync(_remove, world.run_dir(trial_id).root, from_thread.check_cancelled)
             if len(waiting) > BATCH:
                 world.export_wake.ring()
+            for place, ledger in sorted(theirs.items()):
+                count = plural(sum(at == place for _, at in resting), "trial")
+                held = f"holds artifacts of ledger {ledger}, this is ledger {world.fixed.ledger_id}: {count} of this one must wait"
+                raise ArtifactError("foreign", str(place), held)
         except ArtifactError as error:
             self._finding_may_stand = True
             log.error("export_failed", path=error.path, code=error.code, detail=error.detail)
@@ -80,13 +89,18 @@ class Exporter:
                 await world.ledger.write(findings.close_finding, code="export_failed", subject=subject, now_ms=world.clock.wall_ms())
                 self._finding_may_stand = False
 
+    async def _of_others(self, folders: Collection[Path]) -> dict[Path, str]:
+        """Campaigns' folders that another ledger writes, and which: a copy must not overwrite what its original keeps true (fault f14)."""
+        by = {folder: await to_thread.run_sync(written_by, folder) for folder in folders}
+        return {folder: ledger for folder, ledger in by.items() if ledger not in (None, self.world.fixed.ledger_id)}
+
     async def _copied(self, trial_id: int) -> tuple[str, list[ArtifactRecord]]:
         """Folder relative to out_dir, and what was copied there."""
         await collect_if_missing(self.world, trial_id)
         context = await self.world.ledger.read(cell_context, trial_id)
         folder = f"{context.campaign}/{trial_folder(trial_id, context.task, context.arm, context.replicate)}"
         run = self.world.run_dir(trial_id)
-        return folder, await to_thread.run_sync(self._copy, run, Path(context.out_dir) / folder)
+        return folder, distinct(await to_thread.run_sync(self._copy, run, Path(context.out_dir) / folder))
 
     def _copy(self, run: RunDir, target: Path) -> list[ArtifactRecord]:
         """Each part by itself: what the agent wrote must not crowd out what the verifier wrote, nor what we wrote about the agent."""
@@ -133,6 +147,10 @@ class Exporter:
         ledger, fixed = self.world.ledger, self.world.fixed
         campaign = await ledger.read(campaigns.campaign_by_name, name)
         assert campaign is not None
+        top = Path(campaign.out_dir) / campaign.name
+        if theirs := await self._of_others([top]):
+            log.warning("documents_of_another_ledger", folder=str(top), ledger=theirs[top])
+            return
         arms = await ledger.read(campaigns.arms_of, campaign.campaign_id)
         sides = await ledger.read(campaigns.void_sides)
         told = await ledger.read(disclosures.told, campaign.campaign_id)
@@ -159,7 +177,7 @@ class Exporter:
             self.world.knobs.limits.concurrency,
             told,
         )
-        await to_thread.run_sync(self._write, Path(campaign.out_dir) / campaign.name, job_documents(view_of_all))
+        await to_thread.run_sync(self._write, top, job_documents(view_of_all))
 
     @classmethod
     def _renew(cls, folder: Path, documents: dict[str, bytes]) -> None:
@@ -180,6 +198,34 @@ class Exporter:
             raise translate(str(folder), error) from error
         for name, data in documents.items():
             write_atomic(folder / name, data)
+
+
+def distinct(records: Sequence[ArtifactRecord]) -> list[ArtifactRecord]:
+    """Each path once, as the ledger wants it.  What was copied keeps its path; of what was left out an agent can make many look alike: a
+    name that is not UTF-8, and another that is what we show of it."""
+    taken = {record.path for record in records if record.sha256}
+    found = list[ArtifactRecord]()
+    for record in records:
+        path, number = record.path, 1
+        while not record.sha256 and path in taken:
+            number += 1
+            path = f"{record.path} ({number})"
+        taken.add(path)
+        found.append(replace(record, path=path))
+    return found
+
+
+def written_by(folder: Path) -> str | None:
+    """Id of the ledger whose documents lie in a campaign's folder; None: none do.
+
+    :raises ArtifactError: ``io``: it cannot be seen.
+    """
+    try:
+        return str(json.loads((folder / "config.json").read_bytes())["marathond"]["ledger"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return None
+    except OSError as error:
+        raise translate(str(folder), error) from error
 
 
 def _remove(root: Path, checkpoint: Callable[[], None] = lambda: None) -> None:

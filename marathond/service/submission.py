@@ -13,8 +13,9 @@ from typing import Any
 
 from marathond.core.arms import arm_to_data
 from marathond.core.canonical import canonical_json
-from marathond.core.errors import Refused
+from marathond.core.errors import ArtifactError, Refused
 from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.flow.exporter import written_by
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.disclosing import conditions, differences
 from marathond.service.settings import Settings
@@ -65,10 +66,10 @@ def refuse_foreign_artifacts(settings: Settings, ledger_id: str) -> None:
     """
     folder = settings.daemon.out_dir / settings.campaign.name
     try:
-        written = json.loads((folder / "config.json").read_text())["marathond"]["ledger"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if written != ledger_id:
+        written = written_by(folder)
+    except ArtifactError:
+        return  # the exporter names what it cannot see, and writes nothing there
+    if written not in (None, ledger_id):
         raise Refused(f"{folder} holds artifacts of ledger {written}, this is ledger {ledger_id}: choose another campaign.name or out_dir")
 
 

@@ -138,6 +138,7 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ("on its way", lambda: facts([trial(1, exported=False, rested_at_ms=NOW - 20 * MINUTE)])),
         ("said already", lambda: facts([trial(1, exported=False)], open_codes={"export_failed": 1})),
         ("measured elsewhere", lambda: facts([trial(1, exported=False)], origin="import")),
+        ("its original's", lambda: facts([trial(1, exported=False, state="voided", void_code="ledger_copied")])),
     ],
     "receipts_missing": [
         ("asks no model", lambda: facts([trial(1, turns=None, asks_model=False)])),

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from support import ledgers
 from support.kept import FILES, Kept, Snapshot, killed_at, make_kept
 
+from marathond.cli.archive import asking, looking
 from marathond.cli.schema_forms import schema
 from marathond.core.keeping import DAY_MS
 from marathond.ledger import migrate
 from marathond.ledger.connect import connect
-from marathond.ledger.verbs import archive, runs
+from marathond.ledger.verbs import archive, artifacts, operator, runs
 from marathond.service import keeping
+from marathond.tasks import archiving
 
 EVERYTHING = ("trial", "trial_event", "score", "void", "artifact_export", "artifact", "review", "claim", "container")
 
@@ -94,7 +99,7 @@ def test_sizes_by_campaign_and_kind(kept: Kept) -> None:
 
 def test_what_is_refused_is_named_and_nothing_of_it_goes(kept: Kept) -> None:
     said = kept.prune()
-    assert said.code == 1 and said.out.count("is not archived: marathonctl archive, or --unarchived to lose it") == 2
+    assert said.code == 1 and said.out.count("is not archived as it is now: marathonctl archive, or --unarchived to lose it") == 2
     kept.archive()
     folder = kept.folder("zstd")
     (folder / "agent" / "notes.txt").write_text("somebody's")
@@ -191,12 +196,10 @@ def test_two_at_a_time_are_refused_and_a_young_ledger_gives_nothing(kept: Kept) 
     with closing(connect(kept.ledger, mode="rw")) as c:  # somebody decides today: it rests since today
         c.execute("BEGIN IMMEDIATE")
         runs.begin_run(c, pid=1, pid_start_ticks=1, host="h", boot_id="b", version="v", now_ms=ledgers.T0)
-        from marathond.ledger.verbs import operator
-
         now_ms = max(row["at_ms"] for row in kept.rows("SELECT at_ms FROM archive"))
         operator.void_trials(c, [1], code="operator", reason="r", author="ana", now_ms=now_ms - 29 * DAY_MS)
         c.execute("COMMIT")
-    assert "t0001 artifacts: left: came to rest 29 days ago" in kept.prune("t0001").out and whole(kept.folder("zstd"))
+    assert "t0001 artifacts: left: came to rest within the last 30 days" in kept.prune("t0001").out and whole(kept.folder("zstd"))
 
 
 @pytest.fixture
@@ -257,15 +260,148 @@ def test_f05_a_kill_at_every_step_of_prune_leaves_the_old_state_or_what_the_next
     assert halves >= 5 and 10 <= step < 999
 
 
-def test_a_folder_that_was_touched_after_a_kill_is_left_and_named(kept: Kept) -> None:
-    kept.archive("t0001")
+def begun(kept: Kept, kind: keeping.Kind, path: Path, **more: int) -> None:
+    """As a prune leaves it that was killed right after its row."""
     with closing(connect(kept.ledger, mode="rw")) as c:
         c.execute("BEGIN IMMEDIATE")
-        wish = archive.Wish(keeping.Kind.ARTIFACTS, str(kept.folder("zstd")), 5, 5, trial_id=1)
+        wish = archive.Wish(kind, str(path), 5, 5, **more)  # type: ignore[arg-type]
         archive.prune_begins(c, wish, author="ana", reason="r", now_ms=ledgers.T0 + 60 * DAY_MS)
         c.execute("COMMIT")
+
+
+def test_a_folder_that_was_touched_after_a_kill_is_left_and_named(kept: Kept) -> None:
+    kept.archive("t0001")
+    begun(kept, keeping.Kind.ARTIFACTS, kept.folder("zstd"), trial_id=1)
     (kept.folder("zstd") / "mine.txt").write_text("mine")
     said = kept.prune("t0002", age="1000d")
     assert said.code == 1 and "its removal was broken off, and now: mine.txt: was not written by marathond" in said.out
     (kept.folder("zstd") / "mine.txt").unlink()
     assert kept.prune("t0002", age="1000d").code == 0 and not kept.folder("zstd").exists()
+
+
+def test_f05_a_broken_off_removal_leaves_what_stands_when_the_archive_was_lost_meanwhile(kept: Kept) -> None:
+    kept.archive("t0001", "t0002")
+    for task in ("zstd", "rust"):
+        begun(kept, keeping.Kind.ARTIFACTS, kept.folder(task), trial_id=kept.trials[task])
+    archived = kept.file("zstd").read_bytes()
+    kept.file("zstd").write_bytes(archived[:-1])
+    aside = kept.folder("rust").rename(archiving.aside_name(kept.folder("rust")))  # killed right after the rename
+    (aside / "agent" / "agent.txt").unlink()
+    kept.file("rust").rename(kept.root / "elsewhere")
+    said = kept.prune("t0003")
+    assert said.code == 1 and said.out.count("its removal was broken off, and now: its archive") == 2
+    assert "is not what was written" in said.out and "cannot be read" in said.out
+    assert whole(kept.folder("zstd")) and (aside / "verifier" / "reward.txt").is_file()
+    assert kept.archive("t0001").code == 0 and kept.file("zstd").read_bytes() == archived  # the originals are packed anew
+    (kept.root / "elsewhere").rename(kept.file("rust"))
+    assert kept.prune("t0003").code == 0 and [path.name for path in (kept.out / "x").iterdir()] == [kept.folder("wal").name]
+    assert "is in " in kept.archive("t0001").out
+
+
+def test_e04_what_cannot_be_seen_is_not_called_gone(kept: Kept) -> None:
+    kept.archive("t0001")
+    begun(kept, keeping.Kind.ARTIFACTS, kept.folder("zstd"), trial_id=1)
+    away = kept.out.rename(kept.root / "unmounted")
+    kept.out.mkdir()
+    said = kept.prune("t0003")
+    assert said.code == 1 and "whether it is gone cannot be seen: is its disk mounted?" in said.out
+    assert kept.rows("SELECT done_at_ms FROM prune") == [{"done_at_ms": None}]
+    kept.out.rmdir()
+    away.rename(kept.out)
+    assert kept.prune("t0003").code == 0 and not kept.folder("zstd").exists()
+
+
+def test_f05_one_backup_that_cannot_be_read_stops_nothing_else(kept: Kept) -> None:
+    kept.archive()
+    backup = kept.ledger.with_name("ledger.db.before-0006")
+    backup.write_bytes(b"no database" * 1000)
+    begun(kept, keeping.Kind.BACKUP, backup, rested_at_ms=ledgers.T0)
+    said = kept.prune()
+    assert said.code == 1 and "its removal was broken off, and now it cannot be read as a ledger" in said.out
+    assert backup.exists() and not kept.folder("zstd").exists() and not kept.folder("rust").exists()
+
+
+def test_f10_a_run_directory_is_known_by_its_whole_name(kept: Kept) -> None:
+    for name in ("t00001", "t\u0660\u0660\u0660\u0661", "t0001.found-0a1b2c3d"):
+        (kept.state / "r" / name).mkdir(parents=True)
+    assert kept.prune("--only", "run-dirs").out.splitlines() == ["nothing there"]
+    assert len(list((kept.state / "r").iterdir())) == 3 and kept.rows("SELECT * FROM prune") == []
+
+
+def test_f14_a_copy_removes_nothing_of_its_original(kept: Kept) -> None:
+    (kept.folder("zstd") / "result.json").unlink()
+    assert kept.ctl("ledger", "adopt", "--copy").code == 0
+    said = kept.prune("--unarchived", "--only", "artifacts")
+    assert said.code == 1 and "t0001 artifacts: refused: not provably ours: result.json: is missing" in said.out
+    assert "t0002 artifacts: refused: not provably ours: result.json: is not of t0002 of this ledger" in said.out
+    assert whole(kept.folder("zstd")) and whole(kept.folder("rust"))
+    with closing(connect(kept.ledger, mode="rw")) as c:
+        assert artifacts.not_exported(c) == [kept.trials["sed"]]  # vim was in work: its files are the original's to export
+
+
+def test_a08_what_was_packed_before_a_score_was_withdrawn_is_packed_anew(kept: Kept) -> None:
+    kept.archive("t0001")
+    (first,) = kept.rows("SELECT at_ms, sha256 FROM archive")
+    with closing(connect(kept.ledger, mode="rw")) as c:
+        c.execute("BEGIN IMMEDIATE")
+        runs.begin_run(c, pid=1, pid_start_ticks=1, host="h", boot_id="b", version="v", now_ms=first["at_ms"])
+        operator.void_trials(c, [1], code="operator", reason="r", author="ana", now_ms=first["at_ms"] + 1)
+        c.execute("COMMIT")
+    (kept.folder("zstd") / "config.json").write_text('{"void": "operator"}')  # the daemon renews what it wrote
+    said = kept.prune("t0001", age="0d")
+    assert said.code == 1 and "is not archived as it is now" in said.out and whole(kept.folder("zstd"))
+    assert kept.archive("t0001").code == 0
+    with tarfile.open(kept.file("zstd")) as tar:
+        config = tar.extractfile(f"{kept.folder('zstd').name}/config.json")
+        assert config is not None and config.read() == b'{"void": "operator"}'
+    rows = kept.rows("SELECT sha256, ended_at_ms FROM archive ORDER BY archive_id")
+    assert [row["ended_at_ms"] is None for row in rows] == [False, True] and rows[1]["sha256"] != first["sha256"]
+    assert kept.prune("t0001", age="0d").code == 0 and not kept.folder("zstd").exists()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_f07_what_is_put_into_a_folder_after_the_look_does_not_go_with_it(kept: Kept, killed: bool) -> None:
+    """A look at gigabytes takes long.  ``killed``: right after the rename, so that the next prune looks."""
+    kept.archive("t0001")
+    look = looking(kept.ledger)
+    (trial,) = look(archive.keepable, trials=[1])
+    notes = kept.folder("zstd") / "agent" / "notes.txt"
+    with asking(kept.paths, "test") as ask:
+
+        def slowly(verb: str, args: dict[str, Any]) -> dict[str, Any]:
+            answer = ask(verb, args)
+            if verb == "prune":
+                notes.write_text("mine")
+            return answer
+
+        wanted = keeping.Wanted(0, time.time_ns() // 1_000_000, "room")
+        done = keeping.prune_trial(look, slowly, trial, wanted, kept.ledger_id)
+    assert done.outcome == "refused" and "agent/notes.txt: was not written by marathond" in done.why
+    assert notes.read_text() == "mine" and whole(kept.folder("zstd"))
+    if killed:
+        kept.folder("zstd").rename(archiving.aside_name(kept.folder("zstd")))
+    said = kept.prune("t0003")
+    assert said.code == 1 and "agent/notes.txt: was not written by marathond" in said.out and notes.read_text() == "mine"
+    notes.unlink()
+    assert kept.prune("t0003").code == 0 and not kept.folder("zstd").exists()
+
+
+def test_f06_a_target_that_cannot_be_looked_at_is_refused_trial_by_trial(kept: Kept) -> None:
+    deep = kept.to
+    while len(str(deep)) < 4075:
+        deep /= "d" * min(200, 4075 - len(str(deep)))
+    deep.mkdir(parents=True)
+    said = kept.ctl("archive", "--to", str(deep), "--json")
+    done = json.loads(said.out)["done"]
+    assert said.code == 1 and [row["outcome"] for row in done] == ["refused", "refused", "left", "left"]
+    assert all("name too long" in row["why"] for row in done[:2])
+    said = kept.ctl("archive", "--to", str(kept.to / ("d" * 300)))
+    assert (said.code, said.out) == (2, "") and "name too long" in said.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes for others")
+def test_the_lock_that_root_makes_in_a_dry_run_is_the_daemons_users(kept: Kept) -> None:
+    os.chown(kept.state, 65534, 65534)
+    assert kept.archive("--dry-run").code == 0
+    status = (kept.state / keeping.LOCK).stat()
+    assert (status.st_uid, status.st_gid) == (65534, 65534)

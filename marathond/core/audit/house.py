@@ -157,8 +157,12 @@ def clock_unseen(facts: Facts) -> Look:
 
 
 def exports_behind(facts: Facts) -> Look:
-    """While ``export_failed`` is open it says why; this is for the exports of which nobody says anything."""
-    resting = [trial for trial in facts.trials if trial.rested_at_ms is not None] if facts.origin == "run" else []
+    """While ``export_failed`` is open it says why; this is for the exports of which nobody says anything.
+
+    What was in work when the ledger was copied is the original's to export.
+    """
+    trials = facts.trials if facts.origin == "run" else ()
+    resting = [trial for trial in trials if trial.rested_at_ms is not None and trial.void_code != "ledger_copied"]
     late = [t for t in resting if not t.exported and t.rested_at_ms is not None and facts.now_ms - t.rested_at_ms >= EXPORT_MS]
     found: tuple[Found, ...] = ()
     if late and not facts.open_codes.get("export_failed"):

@@ -32,13 +32,23 @@ def exported(c: sqlite3.Connection, trial_id: int, *, folder: str, records: Sequ
 
 
 def not_exported(c: sqlite3.Connection) -> list[int]:
-    """Trials at rest whose artifacts are not exported yet.  Those of imported ones lie where they were read from."""
+    """Trials at rest whose artifacts are not exported yet.
+
+    Those of imported ones lie where they were read from; those of trials that were in work when the ledger was copied are the original's.
+    """
+    return [trial_id for trial_id, _ in not_exported_in(c)]
+
+
+def not_exported_in(c: sqlite3.Connection) -> list[tuple[int, str]]:
+    """As :func:`not_exported`, each with its campaign's folder."""
     rows = c.execute(
-        f"""SELECT trial_id FROM trial WHERE state NOT IN {LIVE}
+        f"""SELECT trial_id, out_dir || '/' || campaign.name FROM trial JOIN cell USING (cell_id) JOIN campaign USING (campaign_id)
+            WHERE state NOT IN {LIVE}
             AND NOT EXISTS (SELECT 1 FROM artifact_export WHERE artifact_export.trial_id = trial.trial_id)
-            AND NOT EXISTS (SELECT 1 FROM imported_trial WHERE imported_trial.trial_id = trial.trial_id) ORDER BY trial_id"""
+            AND NOT EXISTS (SELECT 1 FROM imported_trial WHERE imported_trial.trial_id = trial.trial_id)
+            AND NOT EXISTS (SELECT 1 FROM void WHERE void.trial_id = trial.trial_id AND code = 'ledger_copied') ORDER BY trial_id"""
     )
-    return [row[0] for row in rows.fetchall()]
+    return [(row[0], row[1]) for row in rows.fetchall()]
 
 
 def resting_changed_since(c: sqlite3.Connection, event_id: int) -> tuple[list[tuple[int, str]], int]:

@@ -20,7 +20,8 @@ TRIALS_AT_MOST, FILES_AT_MOST, BYTES_AT_MOST = 12, 2, 1 << 20
 
 _RESTED = f"""
 SELECT count(*) FROM trial JOIN arm USING (arm_id) JOIN claim USING (claim_id)
-WHERE campaign_id = ? AND state NOT IN {LIVE} AND released_at_ms <= ?"""
+WHERE campaign_id = ? AND state NOT IN {LIVE} AND released_at_ms <= ?
+    AND NOT EXISTS (SELECT 1 FROM void WHERE void.trial_id = trial.trial_id AND code = 'ledger_copied')"""
 _EXPORTED = "EXISTS (SELECT 1 FROM artifact_export AS e WHERE e.trial_id = trial.trial_id)"
 
 
