@@ -13,6 +13,7 @@ from marathond.core.text import plural
 
 DAY_MS = 86_400_000
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
+_WORDS_MS = {"day": DAY_MS, "hour": 3_600_000, "minute": 60_000, "millisecond": 1}
 _AGE = re.compile(r"(\d{1,6})([mhdw])")
 
 
@@ -78,8 +79,8 @@ def not_pruned(trial: Trial, *, now_ms: int, older_than_ms: int, voids_only: boo
         return f"is {trial.state}, and only voids were asked for"
     if trial.claim_live:
         return "is not torn down yet"
-    if (age := now_ms - trial.rested_at_ms) < older_than_ms:
-        return f"came to rest {_ago(age)}"
+    if now_ms - trial.rested_at_ms < older_than_ms:
+        return f"came to rest within the last {_within(older_than_ms)}"
     if not (trial.archived or unarchived):
         return "is not archived as it is now: marathonctl archive, or --unarchived to lose it"
     return ""
@@ -87,11 +88,11 @@ def not_pruned(trial: Trial, *, now_ms: int, older_than_ms: int, voids_only: boo
 
 def too_young(rested_at_ms: int, *, now_ms: int, older_than_ms: int) -> str:
     """Why something that belongs to no single trial is not removed; empty: it may be."""
-    age = now_ms - rested_at_ms
-    return "" if age >= older_than_ms else f"was last used {_ago(age)}"
+    return "" if now_ms - rested_at_ms >= older_than_ms else f"was last used within the last {_within(older_than_ms)}"
 
 
-def _ago(age_ms: int) -> str:
-    """Whole days, so that what is left for the same reason counts together."""
-    days = max(0, age_ms) // DAY_MS
-    return "less than a day ago" if days == 0 else f"{plural(days, 'day')} ago"
+def _within(older_than_ms: int) -> str:
+    """``30 days``, ``day``, ``90 minutes``: the age that was asked for and not its own, so that what is left for this counts together."""
+    word, unit_ms = next(each for each in _WORDS_MS.items() if older_than_ms % each[1] == 0)
+    count = older_than_ms // unit_ms
+    return word if count == 1 else plural(count, word)

@@ -167,8 +167,11 @@ def test_what_may_be_packed_and_what_may_go() -> None:
     from dataclasses import replace
 
     assert not_packed(RESTED) == why(RESTED) == ""
-    assert why(RESTED, now_ms=130 * DAY_MS - 1) == "came to rest 29 days ago"
-    assert why(RESTED, now_ms=0) == "came to rest less than a day ago"  # a clock that went back makes nothing old
+    assert why(RESTED, now_ms=130 * DAY_MS - 1) == "came to rest within the last 30 days"
+    assert why(RESTED, now_ms=0) == "came to rest within the last 30 days"  # a clock that went back makes nothing old
+    for asked, words in (("4w", "28 days"), ("1d", "day"), ("24h", "day"), ("36h", "36 hours"), ("1h", "hour"), ("90m", "90 minutes")):
+        assert why(RESTED, now_ms=100 * DAY_MS, older_than_ms=age_ms(asked)) == f"came to rest within the last {words}"
+        assert too_young(5, now_ms=5, older_than_ms=age_ms(asked)) == f"was last used within the last {words}"
     assert (
         why(replace(RESTED, archived=False)).startswith("is not archived") and why(replace(RESTED, archived=False), unarchived=True) == ""
     )

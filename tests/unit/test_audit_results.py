@@ -228,6 +228,15 @@ def test_d13_the_same_build_error_in_every_arm_is_named_with_its_counts() -> Non
     assert (seen.looked_at, seen.of) == (1, 1)
 
 
+def test_tasks_that_tell_nothing_apart_are_counted_and_named_with_their_cells() -> None:
+    nought, solved = rows(4, task="zstd"), rows(3, task="rust", first=10, reward=1.0)
+    mixed = [*rows(3, task="wasm", first=20), trial(30, task="wasm", reward=1.0, replicate=9)]
+    (found,) = look("zero_everywhere", facts([*nought, *solved, *mixed])).found
+    assert found.detail == "every done cell of every arm scored 0 in 1 of 3 tasks: zstd (4 cells)"
+    (found,) = look("one_everywhere", facts([*nought, *solved, *mixed])).found
+    assert found.detail == "every done cell of every arm scored 1 in 1 of 3 tasks: rust (3 cells)"
+
+
 def test_d13_is_over_as_soon_as_one_cell_ends_otherwise() -> None:
     failing = same(5, flags=("build_failed",))
     assert look("same_failure_everywhere", facts(failing)).found

@@ -174,10 +174,10 @@ def _everywhere(facts: Facts, code: str, reward: int) -> Look:
             continue
         judged += 1
         if all(trial.reward == reward for trial in done) and not (reward == 0 and _same_failure(done)):
-            alike.append(f"{task} ({len(done)})")
+            alike.append(f"{task} ({plural(len(done), 'cell')})")
     found: tuple[Found, ...] = ()
     if alike:
-        words = f"reward {reward} in all done cells of all {len(arms)} arms, in {len(alike)} of {plural(judged, 'task')}: {some(alike)}"
+        words = f"every done cell of every arm scored {reward} in {len(alike)} of {plural(judged, 'task')}: {some(alike)}"
         found = (Found(code, "info", facts.campaign, words),)
     return Look(judged, len(facts.tasks), "tasks", found)
 
