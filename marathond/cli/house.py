@@ -19,7 +19,8 @@ from marathond.core.model import trial_label
 from marathond.core.text import clean, plural
 from marathond.engine.host import filesystem_type
 from marathond.ledger.adopt import How, adopt
-from marathond.ledger.open import create, house_errors, open_readonly
+from marathond.ledger.migrate import sync
+from marathond.ledger.open import companions, create, house_errors, open_readonly
 from marathond.ledger.place import is_elsewhere, read_identity
 from marathond.service.peers import user_name
 from marathond.service.protocol import CallFailed, Exit
@@ -166,18 +167,16 @@ def backup(ledger: Path, target: Path, *, as_json: bool = False) -> int:
     try:
         with closing(open_readonly(ledger)) as source, house_errors(ledger):
             _copy(source, aside)
-        descriptor = os.open(aside, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(aside)
         os.link(aside, target)
+        sync(target.parent)
     except FileExistsError as error:
         raise CallFailed(f"{target}: exists already; nothing was changed") from error
     except OSError as error:
         raise CallFailed(f"{target}: {(error.strerror or str(error)).lower()}") from error
     finally:
-        aside.unlink(missing_ok=True)
+        for leftover in (aside, *companions(aside)):
+            leftover.unlink(missing_ok=True)
     if as_json:
         print_json(BackedUp(str(ledger), str(target), target.stat().st_size))
         return Exit.OK
@@ -187,7 +186,10 @@ def backup(ledger: Path, target: Path, *, as_json: bool = False) -> int:
 
 
 def _copy(source: sqlite3.Connection, aside: Path) -> None:
-    """All pages in one step: an incremental copy would never end beside a busy writer."""
+    """All pages in one step: an incremental copy would never end beside a busy writer.
+
+    Damage is copied like anything else, so it is looked for in the copy: nobody must believe in a backup until the day it is needed.
+    """
     aside.touch(mode=0o600, exist_ok=False)
     with closing(sqlite3.connect(aside)) as copy:
         try:
@@ -195,3 +197,10 @@ def _copy(source: sqlite3.Connection, aside: Path) -> None:
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
         except sqlite3.Error as error:
             raise LedgerRefused("backup", f"{aside.parent}: the copy failed: {error}") from error
+        try:
+            found = [str(row[0]) for row in copy.execute("PRAGMA integrity_check(3)")]
+        except sqlite3.DatabaseError as error:
+            found = [str(error)]
+    if found != ["ok"]:
+        said = f"the ledger is damaged, and so would be its backup, which was not made: {clean('; '.join(found))}"
+        raise LedgerRefused("corrupt", f"{said}; for a rescue copy the file itself, with its -wal")

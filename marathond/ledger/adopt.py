@@ -17,7 +17,7 @@ from marathond.core.errors import LedgerRefused, Refused
 from marathond.ledger import lock, place
 from marathond.ledger.connect import connect, use_wal
 from marathond.ledger.migrate import check_is_ledger, check_version, migrate
-from marathond.ledger.open import house_errors, open_readonly
+from marathond.ledger.open import house_errors, open_readonly, refuse_damaged
 from marathond.ledger.place import Identity, read_identity
 from marathond.ledger.verbs.trials import unfinished
 from marathond.ledger.verbs.voids import write_void
@@ -54,6 +54,7 @@ def adopt(path: Path, how: How, *, host: str, filesystem_type: str, author: str,
             try:
                 check_is_ledger(conn, str(path))
                 check_version(conn, str(path), may_migrate=True)
+                refuse_damaged(conn, path)
                 identity = read_identity(conn, path)
                 if how is How.MOVED:
                     _refuse_twins(identity, path)

@@ -165,19 +165,25 @@ def back_up(conn: sqlite3.Connection, path: Path, number: int) -> Path:
         raise LedgerRefused("backup", f"{names[0]} and {BACKUPS_MAX - 1} more backups exist: move them away first")
     aside = target.with_name(target.name + ".tmp")
     aside.unlink(missing_ok=True)
-    copy = sqlite3.connect(aside)
     try:
-        conn.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without -wal and -shm of its own
-    finally:
-        copy.close()
-    _fsync(aside)
-    aside.rename(target)
-    _fsync(path.parent)
+        copy = sqlite3.connect(aside)
+        try:
+            conn.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without -wal and -shm of its own
+        finally:
+            copy.close()
+        sync(aside)
+        aside.rename(target)
+    except BaseException:
+        for suffix in ("", "-wal", "-shm", "-journal"):  # a copy that the disk was too small for must not keep it full
+            aside.with_name(aside.name + suffix).unlink(missing_ok=True)
+        raise
+    sync(path.parent)
     return target
 
 
-def _fsync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file's content, or the names in a folder, are on disk when this returns.  Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

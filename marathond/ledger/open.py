@@ -17,7 +17,7 @@ from marathond.core.errors import LedgerRefused
 from marathond.ledger import lock, place
 from marathond.ledger.connect import BUSY_TIMEOUT_MS, connect, use_wal
 from marathond.ledger.errors import translate
-from marathond.ledger.migrate import check_is_ledger, check_version, migrate
+from marathond.ledger.migrate import check_is_ledger, check_version, migrate, sync
 from marathond.ledger.place import Identity, read_identity
 
 _NO_SHARED_MEMORY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR_SHM")
@@ -84,9 +84,9 @@ def create(path: Path, *, host: str, now_ms: int, filesystem_type: str = "") -> 
         except FileExistsError:
             raise LedgerRefused("exists", f"{path} exists already; nothing was changed") from None
     finally:
-        for leftover in (aside, *_companions(aside)):
+        for leftover in (aside, *companions(aside)):
             leftover.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync(path.parent)
     return ledger_id
 
 
@@ -165,9 +165,7 @@ def _inspect(path: Path, *, immutable: bool) -> Identity:
     try:
         check_is_ledger(conn, str(path))
         check_version(conn, str(path), may_migrate=True)
-        verdict = [str(row[0]) for row in conn.execute("PRAGMA quick_check(3)").fetchall()]
-        if verdict != ["ok"]:
-            raise LedgerRefused("corrupt", f"ledger {path} is damaged: {'; '.join(verdict)}; restore a backup")
+        refuse_damaged(conn, path)
         return read_identity(conn, path)
     finally:
         conn.close()
@@ -185,6 +183,13 @@ def _settle(path: Path, identity: Identity) -> list[int]:
         return migrated
     finally:
         conn.close()
+
+
+def refuse_damaged(conn: sqlite3.Connection, path: Path) -> None:
+    """:raises LedgerRefused: ``corrupt``."""
+    verdict = [str(row[0]) for row in conn.execute("PRAGMA quick_check(3)").fetchall()]
+    if verdict != ["ok"]:
+        raise LedgerRefused("corrupt", f"ledger {path} is damaged: {'; '.join(verdict)}; restore a backup")
 
 
 def open_readonly(path: Path, *, busy_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
@@ -236,13 +241,6 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _companions(path: Path) -> tuple[Path, ...]:
+def companions(path: Path) -> tuple[Path, ...]:
+    """What SQLite may lay beside a file."""
     return tuple(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
