@@ -123,6 +123,28 @@ def test_every_environment_is_tried_and_not_a_token_is_asked_for(
     assert "good" in ctl(config, "verify-envs", "--task", "godo").stderr
 
 
+def test_one_arm_of_a_campaign_with_contrasts_is_tried_alone(tmp_path: Path, short: Path, docker_host: str) -> None:
+    """Contrasts name arms that are not tried then; that they do is a mistake in every other configuration."""
+    (short / "state").mkdir()
+    task, config = make_task(tmp_path, "t"), short / "marathond.toml"
+    config.write_text(
+        f'[daemon]\nstate_dir = "state"\n[engine]\nurl = "{docker_host}"\ncall_timeout_s = 90\n[admission]\nreserve_memory_mb = 0\n'
+        f'[campaign]\nname = "c"\ntasks = {json.dumps([str(task)])}\n[comparison]\ncontrasts = [["a", "b"], ["b", "c"]]\n'
+        + "".join(f'[arms.{arm}]\nkind = "{kind}"\n' for arm, kind in (("a", "nop"), ("b", "oracle"), ("c", "nop")))
+    )
+    tried = {
+        arms: {cell["arm"]: cell["outcome"] for cell in printed("verify-envs", done.stdout)["cells"]}
+        for arms in (("b",), ("a", "c"), ())
+        if (done := ctl(config, "verify-envs", "--json", *(word for arm in arms for word in ("--arm", arm)))).returncode == 0
+    }
+    assert tried == {("b",): {"b": "ok"}, ("a", "c"): {"a": "ok", "c": "ok"}, (): dict.fromkeys("abc", "ok")}
+    wrong = ctl(config, "verify-envs", "--arm", "d")
+    assert wrong.returncode == 2 and "--arm d: no such arm in the campaign" in wrong.stderr
+    config.write_text(config.read_text().replace('["b", "c"]', '["b", "d"]'))
+    wrong = ctl(config, "verify-envs", "--arm", "a")
+    assert wrong.returncode == 2 and "comparison.contrasts" in wrong.stderr, "what is wrong with the campaign itself is still said"
+
+
 def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
 ) -> None:
