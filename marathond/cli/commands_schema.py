@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from marathond.cli.app import Json, app
+from marathond.cli.app import Json, app, offered
 from marathond.cli.output import Column, print_json, say, screen, table
 from marathond.service.protocol import CallFailed, Exit
 
@@ -30,7 +30,12 @@ class Listed:
 @app.command(name="schema")
 def schema_command(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="A command, such as status or ledger check; config; or error.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="A command, such as status or ledger check; config; or error.",
+            autocompletion=offered("schemas"),
+        ),
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="Which schemas there are; also without COMMAND.")] = False,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""Tab completion of values: trials, cells, blocks, campaigns, arms, tasks, findings, codes, knobs.
+"""Tab completion of values: trials, cells, blocks, campaigns, arms, tasks, findings, codes, knobs, schemas.
 
 Owns what is offered, and that asking harms nothing: the ledger is read without a lock, a migration or a write, within :data:`LOOK_S`, and
 whatever goes wrong offers nothing and says nothing.  Must stay light: a person waits for it at every tab.
@@ -217,6 +217,20 @@ def codes(_: typer.Context, incomplete: str) -> Offer:
     from marathond.cli.explain import known
 
     return plain({each.code: each.means for each in known() if each.code.startswith(incomplete)}.items())
+
+
+def schemas(ctx: typer.Context, incomplete: str) -> Offer:
+    """Of names of schemas the word that is being typed: some have two, as ``ledger check``."""
+    from marathond.cli.commands_schema import about
+    from marathond.cli.schema_forms import names
+
+    typed = tuple(ctx.params.get("command") or ())
+    found: dict[str, str] = {}
+    for name in names():
+        words = tuple(name.split())
+        if words[: len(typed)] == typed and len(words) > len(typed) and words[len(typed)].startswith(incomplete):
+            found.setdefault(words[len(typed)], about(name) if len(words) == len(typed) + 1 else f"{' '.join(words[: len(typed) + 1])} ...")
+    return plain(found.items())
 
 
 def knobs(ctx: typer.Context, incomplete: str) -> Offer:

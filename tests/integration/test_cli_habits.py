@@ -17,6 +17,7 @@ import pytest
 from marathond.cli import complete
 from marathond.cli.complete import _mended
 from marathond.cli.explain import known
+from marathond.cli.schema_forms import names
 from marathond.ledger.verbs import admission, findings, operator, parks, runs, settings
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, mixed, now_ms
@@ -196,6 +197,8 @@ def test_in_a_real_shell_a_tab_completes_values(rig: Rig, name: str) -> None:
             ("marathonctl set order=arm\t", "set order=arm-major "),
             ("marathonctl explain host_too_s\t", "explain host_too_small "),
             ("marathonctl explain pass\t", "explain passes_exhausted "),
+            ("marathonctl schema verify\t", "schema verify-envs "),
+            ("marathonctl schema ledger ch\t", "schema ledger check "),
             ("marathonctl report --html bi\t", "--html bin/"),
         ):
             there.type(f"{KILL_LINE}{typed}")
@@ -248,6 +251,18 @@ def test_codes_are_offered_as_explain_knows_them(rig: Rig) -> None:
         assert said and means.startswith(said), (code, words)
         assert rig.ask("explain", code).count(code) >= 1
     assert values("codes", "no such") == [] and len(values("codes")) == len({each.code for each in known()})
+
+
+def test_names_of_schemas_are_offered_word_by_word(rig: Rig) -> None:
+    """What is offered one after the other makes a name, and each name can be made."""
+    assert completed(rig, "fish", "schema", "arms", "").stdout.splitlines()[0].startswith("show\twhat marathonctl arms show prints")
+    assert {line.split("\t")[0] for line in completed(rig, "fish", "schema", "led").stdout.splitlines()} == {"ledger"}
+    assert values("schemas", "c", command=["ledger"]) == ["check"] and values("schemas", "", command=["status"]) == []
+    assert {"config", "error"} <= set(values("schemas"))
+    made = {(first, *rest) for first in values("schemas") for rest in [[], *([word] for word in values("schemas", command=[first]))]}
+    assert {" ".join(words) for words in made} >= set(names())
+    for words in made:
+        assert " ".join(words) in names() or any(name.startswith(f"{' '.join(words)} ") for name in names()), words
 
 
 def test_the_first_tab_of_zsh_is_answered(rig: Rig) -> None:
