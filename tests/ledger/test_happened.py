@@ -11,10 +11,12 @@ import pytest
 from marathond.cli.happened import line, of_filters, of_subject, words
 from marathond.cli.history import decided
 from marathond.core.errors import MarathonError
-from marathond.ledger.verbs import admission, campaigns, contrasts, findings, operator, parks, regrade, runs, settings
+from marathond.core.model_rules import Found
+from marathond.ledger.verbs import admission, audited, campaigns, contrasts, findings, operator, parks, probing, regrade, runs, settings
 from marathond.ledger.verbs.happened import ALL, Happening, marks, newest, since
 from marathond.ledger.verbs.happened_sources import SOURCES, Of
 from marathond.ledger.verbs.trials import ScoreRow
+from marathond.service.decisions import reopen_admission
 from marathond.service.protocol import CallFailed
 from tests.support import ledgers as have
 
@@ -215,6 +217,42 @@ def test_the_sequence_orders_where_the_clock_was_set_back(c: sqlite3.Connection)
         "daemon started",
         "trial 2 reserved",
     ]
+
+
+def test_several_lives_of_one_millisecond_each_stand_in_the_order_of_writing(c: sqlite3.Connection) -> None:
+    """Each of them meets the same clock all the time, and its finding closes admission, as rules, breaker and broken invariants do it."""
+    campaign_id = have.fill(c, have.submission(tasks=[have.task("zstd")], replicates=3))
+    written: list[str] = []
+    for life, code in enumerate(("breaker", "invariant_broken", "infra_disparity"), start=1):
+        now_ms = T0 + 1_000 * life
+        if life > 1:
+            have.begin(c, now_ms=now_ms)
+        runs.mark_ready(c, now_ms=now_ms)
+        settings.set_value(c, "admission.concurrency", old=4, new=8, author="ana", reason="", now_ms=now_ms)
+        cell_id = c.execute("SELECT cell_id FROM cell_state WHERE state = 'open' ORDER BY ordinal LIMIT 1").fetchone()[0]
+        have.let_go(c, trial := have.bring_to(c, cell_id, "voided", now_ms=now_ms), now_ms=now_ms)
+        parks.park_cell(c, cell_id, code="passes_exhausted", detail="", author="marathond", now_ms=now_ms)
+        kind = {"invariant_broken": "invariant", "infra_disparity": "stop_loss"}.get(code, code)
+        match code:
+            case "breaker":
+                probing.close(c, detail="again and again", until_ms=now_ms, words="3 of 3", now_ms=now_ms)
+                probing.open_again(c, now_ms=now_ms)
+            case "invariant_broken":
+                told = {"code": code, "severity": "stop_loss", "subject": "t0001", "detail": "x", "campaign_id": campaign_id}
+                findings.raise_finding(c, **told, now_ms=now_ms)  # type: ignore[arg-type]
+                admission.open_stop(c, kind, detail="x", author="marathond", until_ms=None, now_ms=now_ms)
+                reopen_admission(c, author="ana", now_ms=now_ms)
+            case _:
+                new = Found(code, "stop_loss", "goal", "7 of 9", stops=True, trials=(trial.trial_id,))
+                audited.keep(c, [new], [], [new], campaign_id=campaign_id, now_ms=now_ms)
+                reopen_admission(c, author="ana", now_ms=now_ms)
+                audited.keep(c, [], [(new.code, new.subject)], [], campaign_id=campaign_id, now_ms=now_ms)
+        runs.end_run(c, reason="SIGTERM", now_ms=now_ms)
+        written += ["daemon started"] if life > 1 else []
+        written += ["daemon ready", "setting admission.concurrency set", f"trial {life} reserved", "trial engine_failed voided"]
+        written += ["park passes_exhausted parked", f"finding {code} opened", f"stop {kind} opened", f"stop {kind} ended"]
+        written += [f"finding {code} closed", "daemon stopped"]
+    assert said(all_of(c)) == ["daemon started", "campaign x submitted", *written]
 
 
 # ── followed ──

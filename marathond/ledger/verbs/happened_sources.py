@@ -166,6 +166,8 @@ FROM run WHERE {kept} AND NOT :narrow ORDER BY {order} LIMIT :most"""
 
 _NEW = "(:after IS NULL OR {id} > :after)"
 
+# Within one millisecond of one life the kinds stand in this order: that in which they are written where one brings the other about, as a
+# finding closes admission, and opening it again ends the finding.
 SOURCES = (
     Source(
         "started",
@@ -211,11 +213,6 @@ SOURCES = (
            FROM setting_change WHERE (:after IS NULL OR change_id > :after) AND NOT :narrow ORDER BY change_id DESC LIMIT :most""",
         "SELECT max(change_id) FROM setting_change",
     ),
-    Source(
-        "stopped admission",
-        _stops("opened", "at_ms", "author", "detail", "stop_id DESC", _NEW.format(id="stop_id")),
-        "SELECT max(stop_id) FROM admission_stop",
-    ),
     Source("events", _EVENTS, "SELECT max(event_id) FROM trial_event"),
     Source("scores", _SCORES, "SELECT max(score_id) FROM score"),
     Source(
@@ -248,6 +245,11 @@ SOURCES = (
         "SELECT max(finding_id) FROM finding",
     ),
     Source(
+        "stopped admission",
+        _stops("opened", "at_ms", "author", "detail", "stop_id DESC", _NEW.format(id="stop_id")),
+        "SELECT max(stop_id) FROM admission_stop",
+    ),
+    Source(
         "acked",
         _findings(
             "acknowledged",
@@ -259,6 +261,19 @@ SOURCES = (
         ),
         "SELECT max(finding_id) FROM finding",
         "SELECT finding_id FROM finding WHERE acked_at_ms IS NULL AND closed_at_ms IS NULL",
+    ),
+    Source(
+        "opened admission",
+        _stops(
+            "ended",
+            "ended_at_ms",
+            "ended_by",
+            "''",
+            "ended_at_ms DESC, stop_id DESC",
+            "ended_at_ms IS NOT NULL AND " + _IDS.format(id="stop_id"),
+        ),
+        "SELECT max(stop_id) FROM admission_stop",
+        "SELECT stop_id FROM admission_stop WHERE ended_at_ms IS NULL",
     ),
     Source(
         "closed",
@@ -285,19 +300,6 @@ SOURCES = (
         ),
         "SELECT max(park_id) FROM park",
         "SELECT park_id FROM park WHERE ended_at_ms IS NULL",
-    ),
-    Source(
-        "opened admission",
-        _stops(
-            "ended",
-            "ended_at_ms",
-            "ended_by",
-            "''",
-            "ended_at_ms DESC, stop_id DESC",
-            "ended_at_ms IS NOT NULL AND " + _IDS.format(id="stop_id"),
-        ),
-        "SELECT max(stop_id) FROM admission_stop",
-        "SELECT stop_id FROM admission_stop WHERE ended_at_ms IS NULL",
     ),
     Source(
         "stopped",

@@ -32,9 +32,9 @@ def trying(c: sqlite3.Connection) -> Trying | None:
 
 def close(c: sqlite3.Connection, *, detail: str, until_ms: int, words: str, now_ms: int) -> None:
     """Admission is closed until then; ``words``: of the finding."""
+    _say(c, words, now_ms)
     sql = "INSERT INTO admission_stop (kind, detail, author, at_ms, until_ms) VALUES ('breaker', ?, 'marathond', ?, ?)"
     c.execute(sql, (detail, now_ms, until_ms))
-    _say(c, words, now_ms)
 
 
 def half_open(c: sqlite3.Connection, before: Trying, *, words: str, now_ms: int) -> None:
