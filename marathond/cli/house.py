@@ -19,7 +19,7 @@ from marathond.core.model import trial_label
 from marathond.core.text import clean, plural
 from marathond.engine.host import filesystem_type
 from marathond.ledger.adopt import How, adopt
-from marathond.ledger.migrate import sync
+from marathond.ledger.migrate import sync, unlike_fresh
 from marathond.ledger.open import companions, create, house_errors, open_readonly
 from marathond.ledger.place import is_elsewhere, read_identity
 from marathond.service.peers import user_name
@@ -131,12 +131,13 @@ def adopt_ledger(ledger: Path, how: How, *, as_json: bool = False) -> int:
 
 
 def check(ledger: Path, *, as_json: bool = False) -> int:
-    """The whole file against itself: pages, indexes, references.  Exit status 1 when something is wrong."""
+    """The whole file against itself: pages, indexes, references; its rules against a new ledger's.  Exit status 1: something is wrong."""
     problems: list[str] = []
     with closing(open_readonly(ledger)) as connection, house_errors(ledger):
         identity = read_identity(connection, ledger)
         problems += [f"damaged: {row[0]}" for row in connection.execute(f"PRAGMA integrity_check({PROBLEMS_SHOWN})") if row[0] != "ok"]
         problems += [f"broken reference: {row[0]} row {row[1]} → {row[2]}" for row in connection.execute("PRAGMA foreign_key_check")]
+        problems += [f"changed by hand: {line}" for line in unlike_fresh(connection)]
         elsewhere = is_elsewhere(identity, ledger, socket.gethostname())
         count = connection.execute("SELECT (SELECT count(*) FROM trial), (SELECT count(*) FROM trial_event)").fetchone()
     if as_json:

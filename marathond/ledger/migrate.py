@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.core.errors import LedgerRefused
+from marathond.ledger.connect import connect_memory
 from marathond.ledger.guards import create_guards, drop_guards
 
 LATEST = 7
@@ -152,6 +154,25 @@ def _apply(conn: sqlite3.Connection, migration: Migration, where: str) -> None:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
         raise
+
+
+def unlike_fresh(conn: sqlite3.Connection) -> list[str]:
+    """What of the schema is not as in a new ledger, a line each: rules that were dropped refuse nothing, and no page is damaged then.
+
+    What somebody added is theirs.
+    """
+    with closing(connect_memory()) as fresh:
+        migrate(fresh, None)
+        wanted = {(row[0], row[1]): row[2] for row in fresh.execute(_OBJECTS)}
+    found = {(row[0], row[1]): row[2] for row in conn.execute(_OBJECTS)}
+    return [
+        f"{kind} {name} " + ("is missing" if (kind, name) not in found else "is not as this version has it")
+        for (kind, name), sql in sorted(wanted.items())
+        if found.get((kind, name)) != sql
+    ]
+
+
+_OBJECTS = r"SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 
 
 def back_up(conn: sqlite3.Connection, path: Path, number: int) -> Path:

@@ -105,7 +105,7 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
                 return replace(done, why=f"its artifacts are pruned, and {why}")
         if gone:
             return replace(done, why="its artifacts are pruned, and no archive of them stands")
-        if target.is_relative_to(folder):
+        if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
             return replace(done, why=f"{target} lies in what is packed")
         recorded = recorded_of(look, trial.trial_id)
         if problems := not_ours(folder, recorded, ledger_id, trial.trial_id):

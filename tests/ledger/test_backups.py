@@ -1,4 +1,4 @@
-"""Copies of a ledger that are no copies: of a damaged file, or on a disk that is too small."""
+"""What must not pass for a whole ledger: a damaged file, half a copy, one whose rules were dropped."""
 
 from __future__ import annotations
 
@@ -79,3 +79,18 @@ def test_f05_a_backup_that_the_disk_has_no_room_for_leaves_none_of_it(ledger: Pa
         back_up(c, ledger, LATEST)
     assert sorted(path.name for path in ledger.parent.iterdir()) == before
     assert house.backup(ledger, ledger.with_name("copy.db")) == 0
+
+
+def test_f05_a_ledger_whose_rules_were_dropped_is_not_called_whole(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(ledger)) as c:
+        c.execute("CREATE INDEX somebodys_own ON trial (arm_id)")
+        assert house.check(ledger) == 0
+        for rule in ("TRIGGER archive_is_never_deleted", "INDEX archive_one_standing_per_trial"):
+            c.execute(f"DROP {rule}")
+        c.execute("CREATE INDEX archive_one_standing_per_trial ON archive (trial_id)")
+    capsys.readouterr()
+    assert house.check(ledger) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "changed by hand: index archive_one_standing_per_trial is not as this version has it",
+        "changed by hand: trigger archive_is_never_deleted is missing",
+    ]

@@ -64,7 +64,7 @@ def test_f05_a_ledger_of_every_version_comes_to_this_one_and_keeps_its_rows(old:
 
     fresh = memory_ledger()
     with closing(open_readonly(path)) as c:
-        assert schema(c) == schema(fresh)
+        assert schema(c) == schema(fresh) and m.unlike_fresh(c) == []
         assert c.execute("PRAGMA integrity_check").fetchall()[0][0] == "ok" and c.execute("PRAGMA foreign_key_check").fetchall() == []
         after = rows_of(c)
         for table, rows in before.items():

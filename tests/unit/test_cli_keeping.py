@@ -405,3 +405,11 @@ def test_the_lock_that_root_makes_in_a_dry_run_is_the_daemons_users(kept: Kept) 
     assert kept.archive("--dry-run").code == 0
     status = (kept.state / keeping.LOCK).stat()
     assert (status.st_uid, status.st_gid) == (65534, 65534)
+
+
+def test_an_archive_that_would_lie_in_what_it_packs_leaves_no_folder_there(kept: Kept) -> None:
+    link = kept.root / "link"
+    link.symlink_to(kept.folder("zstd"))
+    said = kept.ctl("archive", "t0001", "--to", str(link))
+    assert said.code == 1 and "lies in what is packed" in said.out and not (kept.folder("zstd") / "x").exists()
+    assert kept.archive("t0001").code == 0
