@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from marathond.ledger.verbs.sql import one
+from marathond.ledger.verbs.usage import SUMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,34 +167,21 @@ def open_reviews(c: sqlite3.Connection, campaign_id: int, *, limit: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class ArmUsage:
-    """What the agents of one arm asked of their model, all trials, by the gateway's count."""
+    """What the agents of one arm asked of their model, all trials, by the gateway's count.  ``sums``: of each of SUMS."""
 
     arm: str
-    requests: int
-    failed: int
-    unknown: int
-    input_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    held_ms: int
-    retries: int
-    rate_limited: int
+    sums: Mapping[str, int]
 
 
 def usage_by_arm(c: sqlite3.Connection, campaign_id: int) -> list[ArmUsage]:
     """An arm without a request is not there."""
     rows = c.execute(
-        """SELECT arm.name AS arm, sum(requests) AS requests, sum(failed) AS failed, sum(unknown) AS unknown,
-               sum(input_tokens) AS input_tokens, sum(cached_tokens) AS cached_tokens, sum(cache_write_tokens) AS cache_write_tokens,
-               sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens, sum(held_ms) AS held_ms,
-               sum(retries) AS retries, sum(rate_limited) AS rate_limited
+        f"""SELECT arm.name, {", ".join(f"sum(u.{name})" for name in SUMS)}
            FROM model_usage AS u JOIN trial ON trial.trial_id = u.trial_id JOIN arm ON arm.arm_id = trial.arm_id
            WHERE account = 'agent' AND arm.campaign_id = ? GROUP BY arm.arm_id ORDER BY arm.position""",
         (campaign_id,),
     )
-    return [ArmUsage(**dict(row)) for row in rows.fetchall()]
+    return [ArmUsage(row[0], dict(zip(SUMS, tuple(row)[1:], strict=True))) for row in rows.fetchall()]
 
 
 def voids_by_code(c: sqlite3.Connection, campaign_id: int) -> list[tuple[str, str, int]]:

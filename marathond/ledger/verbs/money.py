@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from marathond.core.money import MODEL_KINDS, Forecast, Purse, Rules, Sample, Spent, Work
 from marathond.core.plan import OpenCell
@@ -162,7 +162,7 @@ class TrialUsage:
 
 def usage_of(c: sqlite3.Connection, trial_id: int) -> tuple[TrialUsage, ...]:
     """By account and model."""
-    sql = """SELECT account, model, requests, failed, unknown, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
-                 reasoning_tokens, held_ms, retries, iif(unpriced > 0, NULL, cost_nusd) AS cost_nusd, unpriced
+    names = ", ".join(each.name for each in fields(TrialUsage) if each.name != "cost_nusd")
+    sql = f"""SELECT {names}, iif(unpriced > 0, NULL, cost_nusd) AS cost_nusd
              FROM model_usage WHERE trial_id = ? AND account <> 'gate' ORDER BY account, model"""
     return tuple(TrialUsage(**dict(row)) for row in c.execute(sql, (trial_id,)).fetchall())

@@ -40,13 +40,14 @@ JOURNAL = "gateway journal"
 """Subject of the findings about it."""
 LOST = "lost"
 """End of a request whose end the journal does not hold: a line was torn, or is missing."""
-_SUMS = (
+SUMS = (
     *("requests", "failed", "unknown", "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
     *("held_ms", "retries", "rate_limited", "cost_nusd", "unpriced"),
 )
-_ADD = f"""INSERT INTO model_usage (trial_id, account, model, {", ".join(_SUMS)})
-    VALUES (:trial_id, :account, :model, {", ".join(f":{name}" for name in _SUMS)})
-    ON CONFLICT (trial_id, account, model) DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)}"""
+"""Columns of model_usage that only grow."""
+_ADD = f"""INSERT INTO model_usage (trial_id, account, model, {", ".join(SUMS)})
+    VALUES (:trial_id, :account, :model, {", ".join(f":{name}" for name in SUMS)})
+    ON CONFLICT (trial_id, account, model) DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,7 @@ def lost_requests(c: sqlite3.Connection, *, now_ms: int, rest_ms: int = 0, befor
                 WHERE journal_id = ? AND begin_seq = ?""",
             (now_ms, journal_id, begin),
         )
-        zeros = dict.fromkeys(_SUMS, 0)
+        zeros = dict.fromkeys(SUMS, 0)
         c.execute(_ADD, {**zeros, "trial_id": trial_id, "account": account, "model": "", "requests": 1, "failed": 1, "unknown": 1})
     return len(rows)
 

@@ -191,7 +191,7 @@ def _cells(status: Status, of: dict[str, str]) -> Iterator[Metric]:
 def _model(c: sqlite3.Connection, campaign: int, of: dict[str, str]) -> Iterator[Metric]:
     usage = verbs.usage_by_arm(c, campaign)
     kinds = ("input", "cached", "cache_write", "output", "reasoning")
-    rows = [({**of, "arm": row.arm, "kind": kind}, getattr(row, f"{kind}_tokens")) for row in usage for kind in kinds]
+    rows = [({**of, "arm": row.arm, "kind": kind}, row.sums[f"{kind}_tokens"]) for row in usage for kind in kinds]
     yield _counter("tokens", "Tokens of agents, by arm and kind; cached and cache_write are parts of input, reasoning of output.", rows)
     for name, words in (
         ("requests", "Requests of agents to their model."),
@@ -201,8 +201,8 @@ def _model(c: sqlite3.Connection, campaign: int, of: dict[str, str]) -> Iterator
         ("rate_limited", "Those of them that were answered 429."),
     ):
         family = "model_requests" if name == "requests" else f"model_requests_{name}"
-        yield _counter(family, words, [({**of, "arm": row.arm}, getattr(row, name)) for row in usage])
-    held = [({**of, "arm": row.arm}, row.held_ms / 1000) for row in usage]
+        yield _counter(family, words, [({**of, "arm": row.arm}, row.sums[name]) for row in usage])
+    held = [({**of, "arm": row.arm}, row.sums["held_ms"] / 1000) for row in usage]
     yield _counter("model_held_seconds", "Time for which the gateway made requests wait, added up.", held)
 
 
