@@ -5,6 +5,7 @@ Owns the environment of the templates.  Everything passes through the templates'
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,13 +24,22 @@ def render(document: Document) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"kind": _kind, "shade": _shade, "pc": _pc, "points": _points, "lean": _lean, "folds": _folds}
+    environment.filters |= {"kind": _kind, "shade": _shade, "pc": _pc, "points": _points, "lean": _lean, "folds": _folds, "runs": runs}
     template = environment.get_template("report.html.j2")
     return template.render(document=document, made_by=__version__, chapters=_chapters(document), shades=SHADES)
 
 
 def _kind(block: Block) -> str:
     return type(block).__name__
+
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def runs(text: str) -> list[tuple[str, bool]]:
+    """Pieces of a text and whether each is code, which stands between backticks; one without another stays what it is."""
+    parts = _CODE.split(text)  # the groups stand between what lies around them
+    return [(part, index % 2 == 1) for index, part in enumerate(parts) if part]
 
 
 def _folds(rows: int) -> bool:

@@ -16,7 +16,7 @@ from marathond.cli.report_text import render
 from marathond.core.compare import compare
 from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult
 from marathond.report import html
-from marathond.report.blocks import Forest, HeatMap, Panels, Strips, Table
+from marathond.report.blocks import Document, Forest, HeatMap, Line, Panels, Section, Strips, Table, prose
 from marathond.report.document import document, make
 from marathond.report.page import page
 from marathond.report.tables import to_csv
@@ -147,6 +147,24 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_what_stands_between_backticks_is_code_and_no_backtick_is_seen() -> None:
+    told = DisclosureResult("goals_off", "plain", "The feature `goals` is off.", "codex has `a<b>` on; one ` alone stays.")
+    loss = FindingResult("image_drift", "stop_loss", "zstd", "see `out/x`", T0, None, None, None)
+    results = replace(a_campaign(), disclosures=(told,), findings=(loss,))
+    made = make(results, compare(results))
+    shown = html.render(document(made))
+    assert made.refusal is not None and "`marathonctl findings`" in made.refusal.words()
+    codes = re.findall(r"<code>(.*?)</code>", shown)
+    assert {"goals", "a&lt;b&gt;", "out/x", "marathonctl findings"} <= set(codes)
+    assert "The feature <code>goals</code> is off." in shown and shown.count("`") == 1 and "one ` alone stays." in shown
+    assert "<code>marathonctl findings</code>" in html.render(page(made))
+    Page(shown)
+    plain = html.render(Document("t", "s", (), (Section("k", "T", (Line("see `x`"), Table((prose("c"), prose("d")), (("r", "`y`"),)))),)))
+    assert "see <code>x</code></p>" in plain and '<td class="prose"><code>y</code></td>' in plain
+    assert html.runs("a `b`") == [("a ", False), ("b", True)] and html.runs("`x``y`") == [("x", True), ("y", True)]
+    assert html.runs("") == [] and html.runs("``") == [("``", False)] and html.runs("`a") == [("`a", False)]
 
 
 def test_schemes_and_paper_are_provided_for() -> None:
