@@ -42,6 +42,7 @@ SUFFIX = ".tar.gz"
 RESULT = "result.json"
 """Says whose folder it is: the identity of ledger and trial."""
 NAMED_AT_MOST = 5
+AGAIN = "say it again"
 
 
 @contextmanager
@@ -110,16 +111,31 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
         recorded = recorded_of(look, trial.trial_id)
         if problems := not_ours(folder, recorded, ledger_id, trial.trial_id):
             return replace(done, why=f"not provably ours: {problems}")
+        if (said := _told(folder).get("state", trial.facts.state)) != trial.facts.state:
+            return replace(
+                done, why=f"{RESULT} says {said} still, the trial is {trial.facts.state}: marathond renews it while it runs; {AGAIN}"
+            )
         if dry_run:
             return replace(done, outcome="would", archive=str(target))
-        return _packed(ask, trial, folder, recorded, target, ledger_id, done)
+        return _packed(look, ask, trial, folder, recorded, target, ledger_id, done)
     except OSError as error:  # of a look at the target: another trial's may lie where we may go
         return replace(done, why=f"{target}: {error.strerror or error}")
     except MarathonError as error:
         return replace(done, why=str(error))
 
 
-def _packed(ask: Ask, trial: Keepable, folder: Path, recorded: Sequence[Recorded], target: Path, ledger_id: str, done: Done) -> Done:
+def _told(folder: Path) -> dict[str, Any]:
+    """What a trial's own document says of it in marathond's words; empty: nothing, as those of an earlier version."""
+    try:
+        said = json.loads(read_bounded(folder, RESULT, archiving.DOCUMENT_BYTES) or b"{}")["agent_result"]["metadata"]["marathond"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _packed(
+    look: Look, ask: Ask, trial: Keepable, folder: Path, recorded: Sequence[Recorded], target: Path, ledger_id: str, done: Done
+) -> Done:
     label = trial_label(trial.trial_id)
     if target.exists() and archiving.archive_of(target) != (ledger_id, label):
         return replace(done, why=f"{target} is there already, and is no archive of {label} of this ledger")
@@ -132,6 +148,9 @@ def _packed(ask: Ask, trial: Keepable, folder: Path, recorded: Sequence[Recorded
     about |= {"replicate": trial.replicate, "attempt": trial.attempt}  # type: ignore[dict-item]
     assert trial.facts.rested_at_ms is not None
     packed = archiving.pack(folder, recorded, target, about=about, at_s=trial.facts.rested_at_ms // 1000)
+    (now,) = look(verbs.keepable, trials=[trial.trial_id])
+    if now.facts.rested_at_ms != trial.facts.rested_at_ms:  # what was packed may be of before, the row would be of after
+        return replace(done, why=f"something was decided about it while it was packed; {AGAIN}")
     said = {"file": str(target), "sha256": packed.sha256, "size_bytes": packed.size_bytes, "files": packed.files}
     ask("archived", {"trial": trial.trial_id, **said, "content_bytes": packed.content_bytes})
     return replace(done, outcome="archived", archive=str(target), sha256=packed.sha256, size_bytes=packed.size_bytes, files=packed.files)

@@ -10,7 +10,7 @@ import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -347,7 +347,13 @@ def test_a08_what_was_packed_before_a_score_was_withdrawn_is_packed_anew(kept: K
         runs.begin_run(c, pid=1, pid_start_ticks=1, host="h", boot_id="b", version="v", now_ms=first["at_ms"])
         operator.void_trials(c, [1], code="operator", reason="r", author="ana", now_ms=first["at_ms"] + 1)
         c.execute("COMMIT")
-    (kept.folder("zstd") / "config.json").write_text('{"void": "operator"}')  # the daemon renews what it wrote
+    document = kept.folder("zstd") / "result.json"
+    told = json.loads(document.read_text())
+    document.write_text(json.dumps(told | {"agent_result": {"metadata": {"marathond": {"state": "scored"}}}}))
+    said = kept.archive("t0001")
+    assert said.code == 1 and "result.json says scored still, the trial is voided: marathond renews it while it runs" in said.out
+    document.write_text(json.dumps(told | {"agent_result": {"metadata": {"marathond": {"state": "voided"}}}}))
+    (kept.folder("zstd") / "config.json").write_text('{"void": "operator"}')
     said = kept.prune("t0001", age="0d")
     assert said.code == 1 and "is not archived as it is now" in said.out and whole(kept.folder("zstd"))
     assert kept.archive("t0001").code == 0
@@ -357,6 +363,24 @@ def test_a08_what_was_packed_before_a_score_was_withdrawn_is_packed_anew(kept: K
     rows = kept.rows("SELECT sha256, ended_at_ms FROM archive ORDER BY archive_id")
     assert [row["ended_at_ms"] is None for row in rows] == [False, True] and rows[1]["sha256"] != first["sha256"]
     assert kept.prune("t0001", age="0d").code == 0 and not kept.folder("zstd").exists()
+
+
+def test_a08_a_score_that_is_withdrawn_while_it_is_packed_is_packed_again(kept: Kept) -> None:
+    look = looking(kept.ledger)
+    (trial,) = look(archive.keepable, trials=[1])
+    with asking(kept.paths, "test") as ask, closing(connect(kept.ledger, mode="rw")) as c:
+
+        def slowly(verb: Callable[..., Any], *args: Any, **named: Any) -> Any:
+            if verb is archive.recorded:
+                c.execute("BEGIN IMMEDIATE")
+                operator.void_trials(c, [1], code="operator", reason="r", author="ana", now_ms=ledgers.T0 + DAY_MS)
+                c.execute("COMMIT")
+            return look(verb, *args, **named)
+
+        done = keeping.archive_one(slowly, ask, trial, kept.to, kept.ledger_id)
+    assert (done.outcome, done.why) == ("refused", "something was decided about it while it was packed; say it again")
+    assert kept.rows("SELECT * FROM archive") == []
+    assert kept.archive("t0001").code == 0 and len(kept.rows("SELECT * FROM archive")) == 1
 
 
 @pytest.mark.parametrize("killed", [False, True])
