@@ -6,7 +6,11 @@ parks its cells later and disturbs nobody; a pattern or a name that fits nothing
 
 from __future__ import annotations
 
+import difflib
 import glob
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from marathond.core.benchmark import NAMES_SHOWN
@@ -19,6 +23,11 @@ from marathond.service.tomlfile import show
 
 TASKS_MAX = 10_000
 """More folders than this is a pattern gone wrong."""
+NEAR_AT_MOST = 5
+"""Names in one line of what is wrong, and as many of what may be meant."""
+_ESCAPED = re.compile(r"\[([*?[])\]")
+"""A character that :func:`glob.escape` wrote: a configuration's own folder may have any."""
+_WILD = re.compile(r"[*?]|\[[^]]*\]")
 
 
 def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]:
@@ -33,10 +42,12 @@ def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]
     for index, pattern in enumerate(settings.campaign.tasks):
         folders = _folders(pattern)
         if not folders:
-            errors.append(_error(settings, "tasks", index, pattern, "matches no folder"))
+            errors.append(_error(settings, "tasks", index, pattern, "matches no folder" + _near_folders(pattern)))
         for folder in folders:
             if found.setdefault(folder.name, folder) != folder:
                 errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
+    if errors and not found:
+        raise ConfigErrors(errors)  # without a folder every name is unknown: that would be said again for each
     errors += [*_unknown_names(settings, found), *([] if begun else _rules_without_task(settings, found))]
     errors += [] if begun else _alone_without_task(settings, found)
     chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
@@ -69,13 +80,54 @@ def _tasks_below(path: Path) -> list[Path]:
     return folders if any((folder / "task.toml").exists() for folder in folders) else []
 
 
+def _near_folders(pattern: str) -> str:
+    """What there is in place of the first part of a pattern that leads nowhere; empty: nothing."""
+    base, *parts = Path(pattern).parts
+    here = Path(base)
+    for part in parts:
+        literal = _ESCAPED.sub(r"\1", part)
+        if glob.has_magic(_ESCAPED.sub("", part)) or not (here / literal).is_dir():
+            break
+        here /= literal
+    else:
+        return ""
+    try:
+        names = [child.name for child in islice(here.iterdir(), TASKS_MAX) if not child.name.startswith(".") and child.is_dir()]
+    except OSError:
+        return ""
+    return _near([_WILD.sub("", literal)], names, of=f" in {here}")
+
+
+def _near(wrong: Sequence[str], known: Iterable[str], *, of: str = "") -> str:
+    """``; near names: one, two``, at most :data:`NEAR_AT_MOST`; where none is near, the first there are; empty: there is none."""
+    names = sorted(known)
+    near = list(dict.fromkeys(close for name in wrong for close in difflib.get_close_matches(name, names, n=NEAR_AT_MOST, cutoff=0.6)))
+    if near:
+        return f"; near names{of}: {', '.join(near[:NEAR_AT_MOST])}"
+    return f"; there {'is' if len(names) == 1 else 'are'}{of} {_few(names)}" if names else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:NEAR_AT_MOST]) + (f" and {len(names) - NEAR_AT_MOST} more" if len(names) > NEAR_AT_MOST else "")
+
+
 def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
-    return [
-        _error(settings, key, index, name, "no such task" + did_you_mean(name, found))
-        for key in ("include", "exclude")
-        for index, name in enumerate(getattr(settings.campaign, key))
-        if name not in found
-    ]
+    """A line for each, but one for a list of which nothing fits, or more than a few names do not."""
+    errors = []
+    for key in ("include", "exclude"):
+        names = getattr(settings.campaign, key)
+        wrong = [name for name in names if name not in found]
+        if len(wrong) > NEAR_AT_MOST or len(wrong) == len(names) > 1:
+            what = "none of its {} names is a task" if len(wrong) == len(names) else f"{len(wrong)} of its {{}} names are no tasks"
+            expected = f"{what.format(len(names))} ({_few(wrong)}){_near(wrong, found)}"
+            errors.append(ConfigError(where(settings, "campaign", key), f"campaign.{key}", expected))
+            continue
+        errors += [
+            _error(settings, key, index, name, "no such task" + did_you_mean(name, found))
+            for index, name in enumerate(names)
+            if name not in found
+        ]
+    return errors
 
 
 def _rules_without_task(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:

@@ -76,3 +76,45 @@ def test_what_fits_nothing_is_refused_by_its_line(room: Path, campaign: str, lin
     with pytest.raises(ConfigError) as caught:
         _names(room, campaign)
     assert line in str(caught.value)
+
+
+def _refused(room: Path, campaign: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        _names(room, campaign)
+    return str(caught.value).splitlines()
+
+
+MANY = ", ".join(f'"task-{n}"' for n in range(20))
+
+
+def test_a_list_of_which_nothing_fits_is_one_line_with_a_few_near_names(room: Path) -> None:
+    assert _refused(room, f'tasks = ["tasks/*", "more/*"]\ninclude = [{MANY}]') == [
+        "marathond.toml:4: campaign.include: none of its 20 names is a task (task-0, task-1, task-2, task-3, task-4 and 15 more); "
+        "there are one, three, two"
+    ]
+    for n in range(7):
+        (room / f"tasks/tasc-{n}").mkdir()
+    (line,) = _refused(room, f'tasks = ["tasks/*"]\ninclude = [{MANY}]')
+    near = line.partition("; near names: ")[2].split(", ")
+    assert len(near) == 5 and all(name.startswith("tasc-") for name in near)
+    (line,) = _refused(room, f'tasks = ["tasks/*"]\ninclude = ["one"]\nexclude = ["two", {MANY}]')
+    assert line.startswith("marathond.toml:5: campaign.exclude: 20 of its 21 names are no tasks (task-0, ")
+
+
+def test_a_few_wrong_names_keep_their_lines(room: Path) -> None:
+    assert _refused(room, 'tasks = ["tasks/*"]\ninclude = ["one", "tow", "on"]') == [
+        'marathond.toml:4: campaign.include[1] = "tow": no such task; did you mean two?',
+        'marathond.toml:4: campaign.include[2] = "on": no such task; did you mean one?',
+    ]
+
+
+def test_a_pattern_that_matches_nothing_is_not_told_again_for_each_name(room: Path) -> None:
+    rest = f'include = [{MANY}]\nexclude = ["one"]\n[verifier]\nexclusive = ["one"]\n[scores.two]\nreward = "a.json:b"'
+    (line,) = _refused(room, f'tasks = ["taks/*"]\n{rest}')
+    assert line.startswith("marathond.toml:3: campaign.tasks[0] = ") and line.endswith(f"matches no folder; near names in {room}: tasks")
+    (line,) = _refused(room, 'tasks = ["tasks/onne*"]')
+    assert line.endswith(f"matches no folder; near names in {room / 'tasks'}: one")
+    (line,) = _refused(room, 'tasks = ["suite/*/nothing-*"]')
+    assert line.endswith(f"matches no folder; there are in {room / 'suite'} four, no-toml")
+    (room / "empty").mkdir()
+    assert _refused(room, 'tasks = ["empty/*"]')[0].endswith("matches no folder")
