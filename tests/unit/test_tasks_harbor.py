@@ -196,7 +196,9 @@ def test_what_is_not_supported_is_refused_by_name(make_task: MakeTask, toml: str
 
 @pytest.mark.parametrize("toml", ['[verifier]\nenvironment_mode = "separate"', "[verifier.environment]\ncpus = 1"])
 @pytest.mark.parametrize("artifacts", ["", 'artifacts = ["/app/out"]\n'])
-def test_d12_work_that_lies_elsewhere_scores_no_0_for_a_separate_verifier_is_not_run(make_task: MakeTask, toml: str, artifacts: str) -> None:
+def test_d12_work_that_lies_elsewhere_scores_no_0_for_a_separate_verifier_is_not_run(
+    make_task: MakeTask, toml: str, artifacts: str
+) -> None:
     """Whatever a task declares to cross over: until both containers are run as it says, it parks."""
     refused(make_task(artifacts + IMAGE + toml), "task_unsupported", "a separate verifier")
 
