@@ -238,6 +238,8 @@ class Daemon:
         begun = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name) is not None
         result = await self._submit(self.settings, "marathond", begun=begun)
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
+        # For whoever asks after another one: none of its cells begins while this life lasts.
+        await self._patient.write(ledger_settings.observe, "campaign", self.settings.campaign.name, now_ms=self.clock.wall_ms())
         fixed = effective.fixed(self.settings, self.opened.ledger_id, result.campaign_id, os.environ, self._staged)
         fixed = replace(fixed, gates_only=self._gates_only)
         for folder in (fixed.run_root, fixed.out_dir):

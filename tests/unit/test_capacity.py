@@ -195,6 +195,42 @@ def test_a_disk_below_the_floor(scratch: Scratch) -> None:
     assert found.waiting is not None and found.waiting[0].text == "DISK /srv: 1024 MB free (1.0 %)"
 
 
+def test_e04_what_only_the_daemon_could_not_see_keeps_everything_waiting(scratch: Scratch) -> None:
+    """A file system out of sight is in no row; routes that cannot be read, a range without a free subnet, stand nowhere else."""
+    scratch.observe("limits", {key: knob.default for key, knob in KNOBS.items()} | {"admission.concurrency": 9})
+    assert look(scratch).starts == 7
+    low = "/srv/docker: unknown (No such device)"
+    scratch.observe("waiting", [{"code": "DISK", "count": 9, "text": f"DISK {low}"}])
+    found = look(scratch)
+    assert found.waiting is not None and [each.text for each in found.waiting] == [f"DISK {low}"]
+    assert (found.starts, {each.what for each in found.more if each.starts}) == (0, {"room on the disk"})
+    # Of one that is seen its own numbers count: the daemon's word is some seconds older.
+    scratch.observe("waiting", [{"code": "DISK", "count": 9, "text": "DISK /srv: 1024 MB free (1.0 %)"}])
+    scratch.observe("disk", [{"path": "/srv", "free_bytes": 90 << 30, "total_bytes": 100 << 30}])
+    assert look(scratch).starts == 7
+    scratch.observe("waiting", [{"code": "NETPOOL", "count": 9, "text": "NETPOOL unknown"}])
+    found = look(scratch)
+    assert found.starts == 0 and {each.what: each.starts for each in found.more}["a network"] is None
+    scratch.observe("waiting", [{"code": "NETPOOL", "count": 9, "text": "NETPOOL (no subnet free)"}])
+    found = look(scratch)
+    assert found.starts == 0 and {each.what: each.starts for each in found.more}["a network"] == 1
+
+
+def test_e02_a_campaign_that_the_daemon_does_not_run_has_no_end_and_no_capacity(scratch: Scratch) -> None:
+    scratch.observe("campaign", scratch_campaign(scratch))
+    assert look(scratch).eta.ms is not None and look(scratch).unknown == []
+    scratch.submit("next", 1, now_ms=scratch.now_ms)
+    scratch.observe("campaign", "next")
+    old = look(scratch, scratch_campaign(scratch))
+    assert old.eta.ms is None and old.eta.basis == "marathond runs campaign next"
+    assert (old.starts, old.waiting, old.more) == (None, None, []) and "marathond runs campaign next" in shown(old)
+    assert look(scratch).campaign == "next" and look(scratch).waiting is not None
+
+
+def scratch_campaign(scratch: Scratch) -> str:
+    return str(scratch.c.execute("SELECT name FROM campaign ORDER BY campaign_id LIMIT 1").fetchone()[0])
+
+
 def test_a_daemon_that_is_down_and_a_campaign_that_is_not_there(scratch: Scratch) -> None:
     with pytest.raises(CallFailed):
         look(scratch, "nobody")

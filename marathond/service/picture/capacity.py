@@ -19,7 +19,7 @@ from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.networks import PoolRow
 from marathond.service.picture.eta import Eta, estimate
 from marathond.service.picture.money import Money, Provider
-from marathond.service.picture.status import Status, gather, limits_said, slots_now, work_left
+from marathond.service.picture.status import Status, gather, limits_said, runs_instead, slots_now, work_left
 
 LOOK_AHEAD = 200
 """Open cells that are looked at: as many as the scheduler does."""
@@ -64,7 +64,9 @@ def gather_capacity(c: sqlite3.Connection, campaign: str | None, control_socket:
     found: Outlook | None = None
     more: list[More] = []
     if status.campaign is not None and not status.readings and status.life.alive is not False:
-        if knobs is None:
+        if other := runs_instead(verbs.observations(c), status.life, status.campaign):
+            unknown.append(other)
+        elif knobs is None:
             unknown.append("knobs")
         else:
             found = _outlook(c, status, knobs, unknown, now_ms)
@@ -104,7 +106,7 @@ def _outlook(c: sqlite3.Connection, status: Status, knobs: dict[str, Any], unkno
         memory_mb=None if (memory := _number(engine.get("memory_mb"))) is None else int(memory),
         networks_free=free,
         networks_capacity=capacity,
-        disk_low=_disk_low(status.disk, knobs),
+        disk_low=_disk_low(status.disk, knobs) or _disk_unseen(status),
         engine_down=_engine_down(status, engine),
         gateway_away=_said(status, "GATEWAY") or _gateway_away(status.provider),
         verifying_alone=_said(status, "VERIFIER"),
@@ -125,12 +127,19 @@ def _rules(said: Any) -> Rules:
 
 
 def _networks(row: PoolRow | None, status: Status, knobs: dict[str, Any]) -> tuple[int | None, int | None]:
-    """(free, capacity) as the scheduler counts them: in explicit mode against the knob, in auto mode against what was seen lately."""
+    """(free, capacity) as the scheduler counts them: in explicit mode against the knob, in auto mode against what was seen lately.
+
+    What it met beyond that only it can say."""
     if row is None:
         return None, None
     capacity: int | None = int(knobs.get("network.cap", row.cap))
     if row.mode == "auto":
         capacity = next((pool.capacity for pool in status.pools if pool.engine == row.engine), None)
+    match _said(status, "NETPOOL"):
+        case "unknown":  # routes or interfaces that it could not read
+            return None, None
+        case "no subnet free":
+            capacity = row.live
     return (None if capacity is None else max(0, capacity - row.live)), capacity
 
 
@@ -144,6 +153,13 @@ def _disk_low(disk: list[dict[str, Any]] | None, knobs: dict[str, Any]) -> str:
         if free < knobs.get("admission.disk_floor_gb", 0) * (1 << 30) or share < knobs.get("admission.disk_floor_percent", 0):
             return f"{row.get('path', '')}: {free >> 20} MB free ({share:.1f} %)"
     return ""
+
+
+def _disk_unseen(status: Status) -> str:
+    """A file system that the daemon watches and cannot see: it stands in no row, and nothing is admitted for it."""
+    said = next((str(row.get("text", "")) for row in status.waiting or [] if row.get("code") == "DISK"), "").removeprefix("DISK ")
+    rows = (f"{row.get('path', '')}: " for row in status.disk or [])
+    return "" if any(said.startswith(known) for known in rows) else said
 
 
 def _engine_down(status: Status, engine: dict[str, Any]) -> str:

@@ -147,9 +147,11 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
     engine = seen.get("engine") if isinstance(seen.get("engine"), dict) else None
     since_ms = life.run.started_at_ms if life.run else 0
     pools = [pool_now(row, foreign_seen(c), now_ms, since_ms) for row in verbs.pools(c)]
-    blocked = _no_progress(life, engine)
+    other = "" if found is None else runs_instead(observed, life, found[1])
+    blocked = _no_progress(life, engine) or (other if cells.open else "")
     there = [] if found is None else readings(c, found[0])
     disk, waiting = _list(seen.get("disk")), _list(seen.get("waiting"))
+    waiting = [] if other and waiting is not None else waiting  # the daemon's word is of the campaign that it runs (fault e02)
     slots, bound = slots_now(_concurrency(observed.get("limits"), life), waiting, cells.claimed)
     left = Left() if found is None or there else work_left(c, found[0], cells, live, now_ms)
     closed = stops[0].kind if stops else ""
@@ -199,6 +201,15 @@ def _no_progress(life: Life, engine: dict[str, Any] | None) -> str:
     if engine is None:
         return "the engine was not seen lately"
     return "" if engine.get("ok") is True else "the engine does not answer"
+
+
+def runs_instead(observed: dict[str, Observation], life: Life, campaign: str) -> str:
+    """That the daemon runs another campaign than this one, in words: then no open cell of this one begins.  Empty: it runs this one, or
+    has not said.  It says so once, at its start."""
+    said = observed.get("campaign")
+    if said is None or life.run is None or said.run_id != life.run.run_id or said.value == campaign:
+        return ""
+    return f"marathond runs campaign {said.value}"
 
 
 def _parks(rows: list[tuple[str, str, int, str]]) -> list[Parks]:
