@@ -184,6 +184,8 @@ class Invariants:
         label = trial_label(row["trial_id"])
         if not row["reason"].strip() or (row["decided_by"] == "daemon" and "engine_breaks" not in json.loads(row["evidence_json"])):
             self._broken("every void has evidence", f"{label}: {row['code']}: {row['reason']!r} {row['evidence_json']}")
+        if row["code"] == "stop_now" and row["from_state"] in ("scored", "review"):
+            self._broken("stop --now voids what runs", f"{label} was {row['from_state']}")
         if row["code"] not in GONE_CODES or row["from_state"] not in ("running", "verifying"):
             return
         stored = self.one("SELECT docker_id, started_at FROM container WHERE trial_id = ?", row["trial_id"])
@@ -204,6 +206,8 @@ class Invariants:
             self._broken("a score is what a verifier wrote", f"{label} has {row['reward']}; written were {[p.reward for p in written]}")
         if "accepted_as_read" in row["flags_json"]:
             return
+        if self.sim.programs.ended.get(label) != (begun := self.sim.programs.runs[label, "verifier"]):
+            self._broken("a score is of a verifier that ended", f"{label} is scored, and its verifier {begun} did not come to its own end")
         left = [c for c in self.sim.engine.containers.values() if self.ours(c) and c.name.endswith(f"-{label}")]
         if left and "container_outlived_score" not in row["flags_json"]:
             self._broken("a scored payload is final", f"{label} is scored, and its container is there")

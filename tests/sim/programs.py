@@ -71,6 +71,8 @@ class Programs:
         """By trial: whole payloads that were written, the newest last."""
         self.runs: Counter[tuple[str, str]] = Counter()
         """(trial, ``agent`` or ``verifier``): how often it was begun."""
+        self.ended: dict[str, int] = {}
+        """By trial: which of its verifiers, counted from 1, came to its own end last."""
         self.seen: Counter[str] = Counter()
 
     def rng(self, *parts: object) -> random.Random:
@@ -168,6 +170,8 @@ class Programs:
                 await box.sleep(1)
                 return KILLED
             put(box, status, f"{code}\n".encode())
+            if kind == "verifier":
+                self.ended[trial] = self.runs[trial, kind]
             return code
 
         return run
