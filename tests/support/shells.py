@@ -1,6 +1,7 @@
 """Interactive shells on terminals of their own, with marathonctl in their path and its completion as ``--install-completion`` leaves it.
 
-Nothing of whoever runs the tests is read or written: each shell has a home of its own.
+Nothing of whoever runs the tests is read or written: each shell has a home of its own.  One that is missing is installed where set-up may
+install packages (as root on Debian).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from pathlib import Path
 
 import pytest
 
+from marathond.demo.host import SetupError, need_tools
+
+LOG = Path(__file__).resolve().parents[2] / ".cache" / "shells.log"
 LIMIT_S = 240.0
 READY = "ready> "
 KILL_LINE = "\x15"
@@ -74,10 +78,11 @@ class Shell:
     """One of :data:`KINDS`, from its start to its end."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """:raises FileNotFoundError: it is not here."""
+        """:raises SetupError: it is not here, and cannot be installed; one clear line."""
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        need_tools({name: name}, LOG)
         program = shutil.which(name)
-        if program is None:
-            raise FileNotFoundError(f"no {name} here")
+        assert program is not None
         self.kind = KINDS[name]
         bin_dir = folder / "bin"
         bin_dir.mkdir()
@@ -129,10 +134,12 @@ class Shell:
 
 @contextmanager
 def shell(name: str, folder: Path) -> Iterator[Shell]:
-    """Skips the test where there is no such shell."""
+    """Where it cannot be had: a failure in CI, skipped elsewhere."""
     try:
         found = Shell(name, folder)
-    except FileNotFoundError as error:
+    except SetupError as error:
+        if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+            pytest.fail(str(error))
         pytest.skip(str(error))
     try:
         yield found
