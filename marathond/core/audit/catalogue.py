@@ -288,8 +288,8 @@ RAISED: Mapping[str, Meaning] = {
         ("b13",),
     ),
     "export_failed": Meaning(
-        "Artifacts of trials could not be copied to out_dir; they wait in state_dir and are tried again.",
-        "Make out_dir writable and give it room; nothing is lost meanwhile.",
+        "Artifacts of trials could not be copied to out_dir, or the folder is another ledger's; they wait and are tried again.",
+        "Make out_dir writable and give it room, or name another out_dir where a copied ledger runs; nothing is lost meanwhile.",
         ("e07", "f07"),
     ),
     "clock_offset": Meaning(
