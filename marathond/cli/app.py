@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +18,11 @@ from marathond.cli import config_cmds
 from marathond.cli.client import DaemonDown
 from marathond.cli.grouped_help import GroupedHelp
 from marathond.cli.output import say
+from marathond.cli.settled import Settled
 from marathond.service.protocol import CallFailed, Exit
 
 if TYPE_CHECKING:
-    from marathond.cli.locate import Located
     from marathond.cli.mutate import Mutation
-    from marathond.service.settings import Settings
 
 app = typer.Typer(cls=GroupedHelp, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 ledger_app = typer.Typer(
@@ -71,39 +69,6 @@ Campaign = Annotated[
 ]
 Arm = Annotated[str | None, typer.Option("--arm", help="Only of this arm.", autocompletion=offered("arms"))]
 TaskName = Annotated[str | None, typer.Option("--task", help="Only of this task.", autocompletion=offered("tasks"))]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What the global options settle for every sub-command."""
-
-    config: Path | None
-
-    def located(self) -> Located:
-        """Where the ledger and the socket are.
-
-        :raises LedgerRefused: neither a configuration nor, at the default place, a ledger.
-        """
-        from marathond.cli.locate import locate, with_ledger
-
-        return with_ledger(locate(self.config))
-
-    def located_for_init(self) -> Located:
-        """Where to make them: only where somebody said.
-
-        :raises ConfigError: no configuration, and no path in the environment.
-        """
-        from marathond.cli.locate import locate
-
-        found = locate(self.config)
-        if not found.names("state_dir", "ledger"):
-            self.settings()  # refuses, as for every command that needs a configuration
-        return found
-
-    def settings(self) -> Settings:
-        from marathond.service.settings import load
-
-        return load(self.config)
 
 
 def settled(ctx: typer.Context) -> Settled:

@@ -14,11 +14,11 @@ from typing import Any, get_args
 from typing_extensions import TypedDict
 
 from marathond.agents.codex import contract
-from marathond.cli.app import Settled
 from marathond.cli.config_cmds import hidden
 from marathond.cli.disclosures import of_one, short
 from marathond.cli.locate import locate
 from marathond.cli.output import Column, flat, note, print_json, say, screen, table, wrapped
+from marathond.cli.settled import Settled
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.contract import NAME
 from marathond.core.disclosure import Disclosure

@@ -50,7 +50,7 @@ def schema_command(
 
     name = " ".join(command or ())
     if list_all or not name:
-        rows = [Listed(each, about(each)) for each in forms.names()]
+        rows = [Listed(each, forms.about(each)) for each in forms.names()]
         if as_json:
             print_json(rows)
             return
@@ -63,17 +63,3 @@ def schema_command(
         known = did_you_mean(name, forms.names(), otherwise="; which there are: marathonctl schema --list")
         raise CallFailed(f"schema: there is none of {name!r}{known}", Exit.USAGE)
     print_json(forms.schema(name))
-
-
-def about(name: str) -> str:
-    """In a few words."""
-    from marathond.cli import schema_forms as forms
-
-    if name == forms.CONFIG:
-        return "the configuration file"
-    if name == forms.ERROR:
-        return "the last line on stderr of a command that is refused, with --json"
-    form = forms.FORMS[name]
-    kinds = ["an array" if case.many else "an object a line" if form.lines else "an object" for case in form.cases]
-    cases = [f"{kind}{f' with {case.when}' if case.when else ''}" for kind, case in zip(kinds, form.cases, strict=True)]
-    return f"what marathonctl {name} prints: {'; '.join(cases)}"

@@ -1,7 +1,7 @@
 """Tab completion of values: trials, cells, blocks, campaigns, arms, tasks, findings, codes, knobs, schemas.
 
 Owns what is offered, and that asking harms nothing: the ledger is read without a lock, a migration or a write, within :data:`LOOK_S`, and
-whatever goes wrong offers nothing and says nothing.  Must stay light: a person waits for it at every tab.
+whatever goes wrong offers nothing and says nothing.  Must stay light: a person waits for it at every tab.  How shells ask is tab.py's.
 
 A shell evaluates what it is offered (zsh does so twice), so only values and words of plain characters are: a task's name is somebody
 else's text.
@@ -10,14 +10,11 @@ else's text.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
-import signal
 import sqlite3
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,71 +25,17 @@ from marathond.cli.locate import locate
 from marathond.core.errors import MarathonError
 from marathond.ledger.connect import connect
 
-VARIABLE = "_MARATHONCTL_COMPLETE"
-"""By which the shell's function asks; typer's name."""
 OFFERED = 60
 """Values at one time: the newest ones, or the first by name."""
 LOOK_S = 0.4
-ALL_S = 5.0
-"""The whole answer, start of the interpreter apart: a disk that hangs must not hang the prompt."""
 BUSY_MS = 100
 
 PLAIN = re.compile(r"[A-Za-z0-9._:@%+,/=-]+")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._@%+,/=-]+")
 HELP_MAX = 60
-_OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*=")
-_ZSH = "_arguments '*: :(("
 
 Offer = list[tuple[str, str]]
 Completer = Callable[[typer.Context, str], Offer]
-
-
-def answer(argv: Sequence[str]) -> int:
-    """What the shell's function asked for, on stdout; of an error nothing, on stderr nothing."""
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
-    signal.setitimer(signal.ITIMER_REAL, ALL_S)
-    from marathond.cli import grammar
-
-    before, lost = _mended(os.environ), _lost(os.environ)
-    told = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(io.StringIO()):
-            code = grammar.invoke(argv)
-    except Exception:  # noqa: BLE001 - whatever it is, a prompt is no place to tell it
-        return 1
-    lines = filter(None, told.getvalue().splitlines())
-    sys.stdout.write("".join(f"{_led(line.removeprefix(before), lost)}\n" for line in lines))
-    return code
-
-
-def _lost(environ: Mapping[str, str]) -> str:
-    """zsh and fish compare whole words, and of ``--arm=g`` click answers the value alone: what has to stand before it again."""
-    words = environ.get("_TYPER_COMPLETE_ARGS", "")
-    found = None if " -- " in words else _OPTION.match(words.rpartition(" ")[2])
-    return "" if found is None else found[0]
-
-
-def _led(line: str, lost: str) -> str:
-    """fish is told a value in a line; zsh a line of its own language, in which values are quoted."""
-    if not lost or line == "_files":
-        return line
-    begin, quote, rest = line.partition('"')
-    return f"{begin}{quote}{lost}{rest}" if begin in ("", _ZSH) and quote else f"{lost}{line}"
-
-
-def _mended(environ: Any) -> str:
-    """bash takes ``key=value`` apart into three words and completes the third: they become one again.  What to take off each answer."""
-    words, at = environ.get("COMP_WORDS", "").split("\n"), environ.get("COMP_CWORD", "")
-    if environ.get(VARIABLE) != "complete_bash" or not at.isdigit():
-        return ""
-    place = int(at)
-    sign = place if place < len(words) and words[place] == "=" else place - 1
-    if sign < 1 or sign >= len(words) or words[sign] != "=":
-        return ""
-    value = words[place] if place < len(words) and place != sign else ""
-    environ["COMP_WORDS"] = "\n".join([*words[: sign - 1], f"{words[sign - 1]}={value}"])
-    environ["COMP_CWORD"] = str(sign - 1)
-    return f"{words[sign - 1]}="
 
 
 # ── the ledger, without leaving a trace ──
@@ -221,8 +164,7 @@ def codes(_: typer.Context, incomplete: str) -> Offer:
 
 def schemas(ctx: typer.Context, incomplete: str) -> Offer:
     """Of names of schemas the word that is being typed: some have two, as ``ledger check``."""
-    from marathond.cli.commands_schema import about
-    from marathond.cli.schema_forms import names
+    from marathond.cli.schema_forms import about, names
 
     typed = tuple(ctx.params.get("command") or ())
     found: dict[str, str] = {}

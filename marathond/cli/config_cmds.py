@@ -193,7 +193,7 @@ def show(
 
 def _load(ctx: typer.Context, config: Path | None, *, as_json: bool) -> Settings:
     """:param config: these commands' own --config; without it, the one given before the command."""
-    from marathond.cli.app import Settled
+    from marathond.cli.settled import Settled
     from marathond.service.settings import load
 
     before = ctx.find_object(Settled)

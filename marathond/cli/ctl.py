@@ -62,7 +62,7 @@ def _silence() -> None:
 
 def _dispatch(argv: Sequence[str]) -> int:
     if "_MARATHONCTL_COMPLETE" in os.environ:  # a shell asks, at a tab
-        from marathond.cli.complete import answer
+        from marathond.cli.tab import answer
 
         return answer(argv)
     if (options := status.parse(argv)) is not None:

@@ -10,9 +10,9 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from marathond.cli.app import Settled
 from marathond.cli.locate import locate
 from marathond.cli.output import Column, Screen, print_json, say, screen, table
+from marathond.cli.settled import Settled
 from marathond.core.disclosure import Disclosure
 from marathond.core.errors import LedgerRefused
 from marathond.core.text import clean, plural, when

@@ -124,6 +124,18 @@ def names() -> tuple[str, ...]:
     return (*FORMS, CONFIG)
 
 
+def about(name: str) -> str:
+    """In a few words."""
+    if name == CONFIG:
+        return "the configuration file"
+    if name == ERROR:
+        return "the last line on stderr of a command that is refused, with --json"
+    form = FORMS[name]
+    kinds = ["an array" if case.many else "an object a line" if form.lines else "an object" for case in form.cases]
+    cases = [f"{kind}{f' with {case.when}' if case.when else ''}" for kind, case in zip(kinds, form.cases, strict=True)]
+    return f"what marathonctl {name} prints: {'; '.join(cases)}"
+
+
 def schema(name: str) -> dict[str, Any]:
     """The published schema.
 

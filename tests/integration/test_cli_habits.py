@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from marathond.cli import complete
-from marathond.cli.complete import _mended
 from marathond.cli.explain import known
 from marathond.cli.schema_forms import names
+from marathond.cli.tab import _mended
 from marathond.ledger.verbs import admission, findings, operator, parks, runs, settings
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, mixed, now_ms
