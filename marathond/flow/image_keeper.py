@@ -15,7 +15,7 @@ from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable,
 from marathond.flow.fitness import Fitness
 from marathond.flow.images import Failed, ImageMaker, Wish, wishes
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import admission, findings
+from marathond.ledger.verbs import admission, findings, turns
 from marathond.ledger.verbs.campaigns import StoredTask
 
 PROXY_S = 3.0
@@ -53,8 +53,9 @@ class ImageKeeper:
 
     async def _make(self, task: StoredTask) -> None:
         try:
-            # Wanted by a snapshot that may be older than the park which the last failure of this very image wrote.
-            if await self.world.ledger.read(admission.task_is_open, task.task_id):
+            # Wanted by a snapshot that may be older than the park which the last failure of this very image wrote, or than a verifier's
+            # turn to be alone; the scheduler asks again when that is over.
+            if await self.world.ledger.read(turns.may_make_image, task.task_id):
                 await self._ensure(task)
         except (EngineUnreachable, EngineTimeout):
             await anyio.sleep(AWAY_PAUSE_S)  # the scheduler asks again when the engine is back

@@ -61,7 +61,11 @@ def test_a_lone_verifier_waits_runs_alone_and_lets_the_next_ones_begin(c: sqlite
     end(c, plain)
     assert take(c, timed, Alone.VERIFIERS, building=1) == "until 1 image ended"
     assert turns.look(c, building=1, now_ms=T0).closed == "t0002 will verify alone, until 1 image ended"
+    third = cell(c, "third")
+    (task_id,) = c.execute("SELECT task_id FROM cell WHERE cell_id = ?", (third,)).fetchone()
+    assert turns.may_make_image(c, task_id)
     assert take(c, timed, Alone.VERIFIERS, now_ms=T0 + 5000) == "" and turns.lone_runs(c)
+    assert not turns.may_make_image(c, task_id)
     (row,) = turns.of_trial(c, timed)
     assert (row.alone, row.waited_ms, row.agents_beside) == ("verifiers", 5000, 0)
     assert take(c, timed, Alone.VERIFIERS) == ""  # said again, by the next life: it holds it still
@@ -69,11 +73,11 @@ def test_a_lone_verifier_waits_runs_alone_and_lets_the_next_ones_begin(c: sqlite
         start_verifier(c, other)
     assert translate(caught.value).__class__ is RuleBroken and "verification_waits_its_turn" in str(caught.value)
     with pytest.raises(sqlite3.IntegrityError, match="trial_waits_for_a_lone_verifier"):
-        help.admit(c, cell(c, "third"))
+        help.admit(c, third)
     start_verifier(c, timed)
     assert {row.trial_id: row.turn for row in live_trials(c, 1)} == {timed: "alone", other: "waits"}
     end(c, timed)
-    assert take(c, other) == "" and not turns.lone_runs(c)
+    assert take(c, other) == "" and not turns.lone_runs(c) and turns.may_make_image(c, task_id)
 
 
 def test_a_voided_trial_leaves_the_queue_and_its_verifier_is_waited_for_no_longer_than_its_limit(c: sqlite3.Connection) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from marathond.core.turns import Alone, Busy, Turn, Turns, decide
+from marathond.ledger.verbs.admission import task_is_open
 from marathond.ledger.verbs.sql import LIVE, scalar
 
 GRACE_MS = 60_000
@@ -88,6 +89,14 @@ def lone_runs(c: sqlite3.Connection) -> bool:
     sql = f"""SELECT EXISTS (SELECT 1 FROM trial JOIN verifier_turn USING (trial_id) WHERE state IN {LIVE} AND state = 'verifying'
               AND alone <> 'no' AND granted_at_ms IS NOT NULL AND ended_at_ms IS NULL)"""
     return bool(scalar(c, sql))
+
+
+def may_make_image(c: sqlite3.Connection, task_id: int) -> bool:
+    """Whether an image that is wanted, and counted as being made, may be begun: its task is open, and no verifier is alone.
+
+    A turn that is granted after the image was counted waits for it; one that was granted before is seen here.
+    """
+    return task_is_open(c, task_id) and not lone_runs(c)
 
 
 def take(c: sqlite3.Connection, trial_id: int, *, round: int, alone: Alone, building: int, now_ms: int) -> str:
