@@ -16,6 +16,7 @@ from marathond.core.order import CellKey
 from marathond.ledger.verbs import agentlog, campaigns, operator, settings
 from marathond.ports.clock import SystemClock
 from marathond.service.picture.money_words import short_count
+from marathond.tasks.digest import task_digest
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, now_ms
 from tests.support.published import printed
@@ -165,20 +166,29 @@ output = 10.0
 """
 
 
-def test_f13_plan_says_what_the_campaign_costs_and_how_far_the_cap_goes(rig: Rig) -> None:
-    for name in "abcd":
-        make_task(rig.state_dir / "tasks", name)
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Rig]:
+    """The same campaign, submitted as its four folders lie there: of a task that differs nothing would be left to run."""
+    with living_rig(monkeypatch, capsys) as rig:
+        folders = [make_task(rig.state_dir / "tasks", name) for name in "abcd"]
+        tasks = [have.task(folder.name, digest=task_digest(folder)) for folder in folders]
+        with rig.sql() as c:
+            campaigns.submit(c, have.submission(name="paid", arms=CODEX, tasks=tasks), now_ms=now_ms())
+        yield rig
+
+
+def test_f13_plan_says_what_the_campaign_costs_and_how_far_the_cap_goes(planned: Rig) -> None:
     Path("marathond.toml").write_text(PLAN)
-    lines = rig.run("plan").out.splitlines()
+    lines = planned.run("plan").out.splitlines()
     assert "money $160.00 expected (the trial's cap where none has ended)" in lines
     assert "cap $100.00: enough for 2 of 4 new blocks; the others do not begin" in lines
-    with rig.sql() as c:
+    with planned.sql() as c:
         run_cell(c, "a", "one", 4.0)
         run_cell(c, "a", "two", 8.0)
         run_cell(c, "b", "one", 6.0)
-    made = printed("plan", rig.run("plan", "--json").out)["money"]
+    made = printed("plan", planned.run("plan", "--json").out)["money"]
     assert (made["spent_nusd"], made["begun_nusd"], made["expected_nusd"]) == (nusd(18), nusd(8), nusd(8 + 2 * 13))
-    lines = rig.run("plan").out.splitlines()
+    lines = planned.run("plan").out.splitlines()
     assert "money $18.00 spent + $34.00 expected (mean of 3 ended trials, of any task)" in lines
     assert "cap $100.00: $8.00 of it for blocks that have begun; enough for all 2 new blocks" in lines
 
