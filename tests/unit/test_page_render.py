@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from marathond.core.text import UNKNOWN
-from marathond.ledger.verbs import findings, parks, settings
+from marathond.ledger.verbs import board as board_verbs
+from marathond.ledger.verbs import campaigns, findings, parks, settings
 from marathond.service.page import render, words
 from marathond.service.page.trial import LogEnd, view
 from marathond.service.picture.board import Board, gather_board, mark_of
@@ -205,6 +206,19 @@ def test_a_hundred_thousand_cells_are_counted_and_events_bounded(c: sqlite3.Conn
                 by_letter[mark.letter] = by_letter.get(mark.letter, 0) + count
     assert by_letter["S"] == board.status.cells.done and by_letter["R"] == 12
     assert len(document(c)) < 100_000
+
+
+def test_e02_a_campaign_of_long_ago_is_not_said_to_have_done_nothing(c: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_verbs, "LOOKED_AT", 3)
+    fill(c)
+    assert "Nothing has happened yet." in document(c)
+    first = bring_to(c, cell(c, "zstd"), "scored")
+    assert "Nothing" not in document(c)
+    let_go(c, first)
+    campaigns.submit(c, submission(name="later"), now_ms=T0)
+    bring_to(c, c.execute("SELECT max(cell_id) FROM cell").fetchone()[0], "scored")
+    old = render.board(gather_board(c, "x", NOWHERE, NOW), NOW).parts["events"]
+    assert "none of the ledger&#39;s newest" in old and "Nothing has happened" not in old
 
 
 def test_more_tasks_than_fit_are_named(c: sqlite3.Connection) -> None:

@@ -121,7 +121,7 @@ class Happened:
     detail: dict[str, Any]
 
 
-_LOOKED_AT = 2_000
+LOOKED_AT = 2_000
 """Newest events that are looked through for those of one campaign."""
 
 
@@ -133,7 +133,7 @@ def recent_events(c: sqlite3.Connection, campaign_id: int, *, limit: int) -> lis
                CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
                CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
            WHERE cell.campaign_id = ? ORDER BY event_id DESC LIMIT ?""",
-        (_LOOKED_AT, campaign_id, limit),
+        (LOOKED_AT, campaign_id, limit),
     )
     return [Happened(**dict(row) | {"detail": json.loads(row["detail"])}) for row in rows.fetchall()]
 

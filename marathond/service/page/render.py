@@ -105,7 +105,7 @@ def board(picture: Board, now_ms: int, problem: str = "", *, grid: str | None = 
     """
     status = picture.status
     shared = {"status": status, "problem": problem, "now_ms": now_ms, "reviews": picture.reviews, "grid": picture.grid}
-    shared |= {"waiting": waiting_words(status), "events": words.event_rows(picture)}
+    shared |= {"waiting": waiting_words(status), "events": words.event_rows(picture), "no_events": words.no_events(picture)}
     known = {} if grid is None else {"grid": grid}
     parts = {name: known[name] if name in known else _render(f"board_{name}", **shared) for name in BOARD_PARTS}
     state = "unknown" if problem else status.health

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from marathond.core.audit.catalogue import meaning_of
 from marathond.core.text import UNKNOWN, clean, clock, fields, number, plural, span
+from marathond.ledger.verbs.board import LOOKED_AT
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.service.picture.board import Board
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
@@ -267,6 +268,14 @@ def live_rows(status: Status) -> list[Live]:
             )
         )
     return rows
+
+
+def no_events(board: Board) -> str:
+    """Why none is shown: nothing happened, or nothing lately enough to be among those that are looked at (fault e02)."""
+    cells = board.status.cells
+    if not (cells.done or cells.claimed or cells.review):
+        return "Nothing has happened yet."
+    return f"Nothing lately: none of the ledger's newest {LOOKED_AT:,} events is of this campaign. marathonctl history tells older ones."
 
 
 def event_rows(board: Board) -> list[tuple[int, str, int, str, str, str, str]]:
