@@ -136,7 +136,8 @@ class Chromium:
     def __init__(self) -> None:
         self._profile = Path(tempfile.mkdtemp(prefix="mt-browser-"))
         argv = [program(), *FLAGS, f"--user-data-dir={self._profile / 'profile'}", "about:blank"]
-        env = os.environ | {"HOME": str(self._profile)}
+        # Killed, it leaves its lock's folder behind: in ours, not in everybody's.
+        env = os.environ | {"HOME": str(self._profile), "TMPDIR": str(self._profile)}
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, start_new_session=True
         )
