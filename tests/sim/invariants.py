@@ -204,8 +204,8 @@ class Invariants:
         written = self.sim.programs.written[label]
         if row["reward"] not in {payload.reward for payload in written}:
             self._broken("a score is what a verifier wrote", f"{label} has {row['reward']}; written were {[p.reward for p in written]}")
-        if "accepted_as_read" in row["flags_json"]:
-            return
+        if "accepted_as_read" in row["flags_json"] or "verifier_oom" in row["flags_json"]:
+            return  # by a person's word; or killed for want of memory in a container that lived on, and the score says so
         if self.sim.programs.ended.get(label) != (begun := self.sim.programs.runs[label, "verifier"]):
             self._broken("a score is of a verifier that ended", f"{label} is scored, and its verifier {begun} did not come to its own end")
         left = [c for c in self.sim.engine.containers.values() if self.ours(c) and c.name.endswith(f"-{label}")]

@@ -34,6 +34,7 @@ def test_f02_no_seed_breaks_an_invariant(seeds: range) -> None:
         pytest.param(3154, id="a verifier that runs alone began beside the agent of a trial that a person had just voided"),
         pytest.param(4651, id="killed between an interrupted verification and the next: the interruption was counted twice"),
         pytest.param(6478, id="an engine that hung began an agent late, beside a lone verifier: a rule that was too strict"),
+        pytest.param(9321, id="a verifier killed for want of memory after it had written its reward: the score is flagged"),
         pytest.param(2505, id="a dead life's order to put tests in place came while the next life's verifier ran"),
     ],
 )
