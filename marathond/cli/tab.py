@@ -15,8 +15,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from marathond.cli import grammar
-
 VARIABLE = "_MARATHONCTL_COMPLETE"
 """By which the shell's function asks; typer's name."""
 ALL_S = 5.0
@@ -29,6 +27,8 @@ def answer(argv: Sequence[str]) -> int:
     """What the shell's function asked for, on stdout; of an error nothing, on stderr nothing."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
     signal.setitimer(signal.ITIMER_REAL, ALL_S)
+    from marathond.cli import grammar  # within the bound: the disk that it is read from may be the one that hangs
+
     before, lost = _mended(os.environ), _lost(os.environ)
     told = io.StringIO()
     try:

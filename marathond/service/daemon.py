@@ -24,6 +24,7 @@ from structlog.contextvars import bind_contextvars
 from marathond import __version__
 from marathond.core.errors import PASSING, LedgerRefused, Refused
 from marathond.core.parting import named
+from marathond.core.text import plural
 from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
 from marathond.flow.ingest import Intake
@@ -358,7 +359,8 @@ class Daemon:
                 said_ms, driven = waited_ms, sorted(self.world.driven)
                 exports = len(set(waiting) - self.world.driven.keys())
                 log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports)
-                self.notifier.status(f"draining for {waited_ms // 1000} s, waits for {len(driven)} trials: {named(driven)}")
+                waits = f"{len(driven)} trials: {named(driven)}" if driven else plural(exports, "export")
+                self.notifier.status(f"draining for {waited_ms // 1000} s, waits for {waits}")
             self.world.export_wake.ring()
             await anyio.sleep(DRAIN_LOOK_S)
 
