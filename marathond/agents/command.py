@@ -9,16 +9,15 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from anyio import sleep
-
+from marathond.agents.forgotten import until_gone
 from marathond.agents.pinned import open_regular
 from marathond.core.detached import detached_argv
-from marathond.core.errors import EngineTimeout, EngineUnreachable, GateFailed, NotFound
+from marathond.core.errors import EngineTimeout, GateFailed
 from marathond.core.model import AgentKind, Arm, Mount, Task
 from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 
-OUTPUT = "/logs/agent/output.txt"
+NAME, OUTPUT = "marathond-agent", "/logs/agent/output.txt"
 CTL = "/marathond/ctl"
 STATUS = f"{CTL}/exit-status"
 INPUTS = "/marathond/inputs"
@@ -38,8 +37,6 @@ esac
 
 KILLED = 137
 """What the engine would have said of a process group that its own timer killed."""
-FILE_POLL_S = 2.0
-"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
 
 
 class CommandAgent:
@@ -108,7 +105,7 @@ class CommandAgent:
             return None
         argv, variables = command
         spec = ExecSpec(
-            argv=detached_argv("marathond-agent", argv, timer_s=env.timer_s, output=OUTPUT, status=STATUS),
+            argv=detached_argv(NAME, argv, timer_s=env.timer_s, output=OUTPUT, status=STATUS),
             env=variables,
             user=env.arm.user or env.task.agent_user,
             cwd=env.arm.cwd,
@@ -123,25 +120,14 @@ class CommandAgent:
         info = await env.engine.wait_exec(exec_id)
         if info is not None:
             return AgentEnd(info.exit_code, "exec")
-        # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
-        while True:
-            if not await self._wrapper_alive(env):
-                return self._from_file(env)
-            await sleep(FILE_POLL_S)
+        await until_gone(env, NAME, STATUS)
+        return self._from_file(env)
 
     async def halt(self, env: Environment, exec_id: str) -> None:
         """Nothing to say to a command: it is killed."""
 
     async def collect(self, run: Finished) -> Receipt | None:
         return None
-
-    async def _wrapper_alive(self, env: Environment) -> bool:
-        try:
-            return any("marathond-agent" in p.argv and STATUS in p.argv for p in await env.engine.processes(env.container_id))
-        except NotFound:
-            return False
-        except (EngineTimeout, EngineUnreachable):
-            return True  # an engine that is away again is no end of the agent: asked again, until the caller's deadline
 
     def _from_file(self, env: Environment) -> AgentEnd:
         """What the container wrote of its own end: forgeable, so it is opened with care, bounded, and marked."""

@@ -74,19 +74,22 @@ async def boxed(
         env = {"CODEX_HOME": HOME, "HOME": HOME, "PRACTICE_KEY": KEY}
         started = await yard.engine.create_exec(container, ExecSpec(["sh", "-c", command], env, task.agent_user, task.workdir))
         await yard.engine.start_created_exec(started)
-        path = await _socket(folder)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))))
-        socket = await stack.enter_async_context(session.ws_connect("http://localhost/", max_msg_size=0))
+        socket = await _connected(stack, folder)
         codex = BoxedCodex(task.workdir or "/", container, folder / "home", socket)
         await codex.begin()
         yield codex, server
 
 
-async def _socket(folder: Path) -> Path:
+async def _connected(stack: AsyncExitStack, folder: Path) -> aiohttp.ClientWebSocketResponse:
+    refused = ""
     with anyio.move_on_after(START_S):
         while True:
             if found := next((path for path in (folder / "ctl").iterdir() if path.is_socket()), None):
-                return found
+                session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(found))))
+                try:
+                    return await stack.enter_async_context(session.ws_connect("http://localhost/", max_msg_size=0))
+                except aiohttp.ClientConnectorError as err:  # bound, and a moment later listened at
+                    refused = f"; {err}"
             await anyio.sleep(0.02)
     said = (folder / "home" / "stderr").read_text() if (folder / "home" / "stderr").exists() else "nothing"
-    raise AssertionError(f"codex opened no socket within {START_S:g} s; it said: {said[-2000:]}")
+    raise AssertionError(f"codex opened no socket within {START_S:g} s{refused}; it said: {said[-2000:]}")

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import anyio
 
-from marathond.agents.codex import server
 from marathond.agents.codex.errors import ConnectionLost
 from marathond.agents.codex.shapes import Item
+from marathond.agents.forgotten import patiently
 from marathond.agents.loopx import goal as loopx
 from marathond.agents.loopx.commands import Refused
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound
@@ -74,7 +74,7 @@ class LoopX:
                 return await ask()
             except (EngineUnreachable, EngineTimeout) as error:
                 # An engine that is away is waited for: the agent goes on without it.
-                await server.patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
+                await patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
                 code, detail = ENGINE, str(error)
             except NotFound as error:
                 raise ConnectionLost("broken", f"the container is gone: {error}") from error
@@ -86,7 +86,7 @@ class LoopX:
                 code, detail = error.code, error.detail
             if attempt < TRIES:
                 await anyio.sleep(PAUSE_S * attempt)
-        seen = await server.patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
+        seen = await patiently(lambda: self.env.engine.inspect_container(self.env.container_id))
         if seen is None or not seen.running:
             raise ConnectionLost("broken", "the container does not run any more")
         if code != ENGINE and self.has_acted():

@@ -5,16 +5,12 @@ Owns the names of its files and the judgement of an end that nobody asked for.  
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TypeVar
-
-import anyio
 from anyio import to_thread
 
 from marathond.agents.codex import drive, gates
 from marathond.agents.codex.state import State
-from marathond.core.errors import EngineTimeout, EngineUnreachable, GateFailed, NotFound
+from marathond.agents.forgotten import patiently, until_gone
+from marathond.core.errors import GateFailed
 from marathond.ports.agent import AgentEnd, Environment
 from marathond.ports.engine import ExecSpec
 
@@ -22,12 +18,7 @@ NAME, OUTPUT_NAME, STATUS_NAME = "marathond-agent", "codex-server.txt", "exit-st
 OUTPUT, STATUS = f"/logs/agent/{OUTPUT_NAME}", f"{gates.CTL}/{STATUS_NAME}"
 TOLD = frozenset({0, *range(129, 193)})
 """Exit codes of a server that was told to end: 0 after INT or TERM, else 128 and the signal; nobody can tell a crash from `kill -ABRT`."""
-ENGINE_PAUSE_S = 1.0
-FORGOTTEN_POLL_S = 2.0
-"""How often a forgotten exec's process is looked for; only after an engine restart with live-restore."""
 SEARCHED_BYTES = 1 << 20
-
-Answer = TypeVar("Answer")
 
 
 async def create(env: Environment) -> str:
@@ -43,14 +34,8 @@ async def exit_code(env: Environment, exec_id: str) -> int | None:
     info = await env.engine.wait_exec(exec_id)
     if info is not None:
         return info.exit_code
-    # The engine restarted and forgot the exec while the container went on (live-restore): the process list is all there is.
-    while True:
-        with suppress(NotFound):
-            processes = await patiently(lambda: env.engine.processes(env.container_id))
-            if any(NAME in process.argv and STATUS in process.argv for process in processes):
-                await anyio.sleep(FORGOTTEN_POLL_S)
-                continue
-        return None
+    await until_gone(env, NAME, STATUS)
+    return None
 
 
 async def ended(env: Environment, state: State, exit_code: int | None, *, acted: bool) -> AgentEnd:
@@ -87,12 +72,3 @@ def sidecar_line(env: Environment) -> str:
     said = gates.tail(env.run_dir.logs / "agent" / OUTPUT_NAME, SEARCHED_BYTES)
     found = (line for line in said.splitlines() if "ERROR" in line and drive.SIDECAR_WORDS.search(line))
     return drive.plain(next(found, ""))[:1000]
-
-
-async def patiently(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask an engine that is away until it answers: its silence is no end of the agent."""
-    while True:
-        try:
-            return await call()
-        except (EngineTimeout, EngineUnreachable):
-            await anyio.sleep(ENGINE_PAUSE_S)
