@@ -13,7 +13,8 @@ from marathond.agents.forgotten import until_gone
 from marathond.agents.pinned import open_regular
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed
-from marathond.core.model import AgentKind, Arm, Mount, Task
+from marathond.core.model import Arm, Mount, Task
+from marathond.core.names import AgentKind
 from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 

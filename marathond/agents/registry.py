@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marathond.agents.codex.agent import CodexAgent
 from marathond.agents.command import CommandAgent
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 from marathond.ports.agent import Agent
 
 AGENTS: dict[AgentKind, Agent] = {

@@ -19,7 +19,7 @@ from marathond.cli.client import DaemonDown
 from marathond.cli.grouped_help import GroupedHelp
 from marathond.cli.output import say
 from marathond.cli.settled import Settled
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 if TYPE_CHECKING:
     from marathond.cli.mutate import Mutation

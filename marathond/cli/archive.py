@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from marathond.cli.client import DaemonDown, call
 from marathond.cli.output import note, print_json, say
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs import archive as verbs
 from marathond.ledger.verbs.archive import Keepable
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.keeping import Ask, Done, Look, Wanted, archive_one, one_at_a_time, prune_trial
 from marathond.service.picture.reader import campaign_id, check_trial, reading
-from marathond.service.protocol import CallFailed, Exit
 
 if TYPE_CHECKING:
     from marathond.core.paths import DaemonPaths

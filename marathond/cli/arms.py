@@ -24,15 +24,16 @@ from marathond.core.contract import NAME
 from marathond.core.disclosure import Disclosure
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import ConfigError, LedgerRefused, StageError
-from marathond.core.model import Arm, Drive
+from marathond.core.model import Arm
+from marathond.core.names import Drive
 from marathond.core.text import clean
 from marathond.ledger.verbs import shapes, stored, treatments
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.treatments import Treated
 from marathond.practice.script import CODE_MODELS
 from marathond.service.disclosing import conditions, task_facts
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, reading
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings
 from marathond.service.staged import look_at_trees, package_ids
 from marathond.service.taskread import read_tasks

@@ -27,9 +27,9 @@ from marathond.core.text import UNKNOWN, clean, plural, when
 from marathond.ledger import wal
 from marathond.ledger.verbs import audit
 from marathond.ledger.verbs.runs import last_run
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, daemon_life, reading
 from marathond.service.picture.status import ALARMS
-from marathond.service.protocol import CallFailed, Exit
 
 DETAIL_MAX = 2_000
 OK, FOUND, NOTHING = "ok", "found", "nothing yet"

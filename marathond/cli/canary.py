@@ -16,13 +16,13 @@ from anyio.from_thread import start_blocking_portal
 
 from marathond.cli.output import Column, Screen, print_json, say, screen, table
 from marathond.cli.rehearse import ran
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 from marathond.core.text import clean, plural, span
 from marathond.gateway.config import CREDENTIALS_ENV
 from marathond.practice.script import Practice, parse
 from marathond.practice.server import practising
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.knobs import did_you_mean
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.rehearsal import Ground
 from marathond.service.settings import Settings
 from marathond.service.taskpaths import task_folders

@@ -12,11 +12,11 @@ from pathlib import Path
 from marathond.cli.output import Column, Screen, flow, print_json, say, screen, table, wrapped
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import UNKNOWN, clean, plural, span
+from marathond.service.exits import Exit
 from marathond.service.picture.capacity import Capacity, More, gather_capacity
 from marathond.service.picture.money_words import money_parts, provider_parts
 from marathond.service.picture.reader import reading
 from marathond.service.picture.words import disk_words
-from marathond.service.protocol import Exit
 
 
 def run(paths: DaemonPaths, campaign: str | None, *, as_json: bool) -> int:

@@ -22,8 +22,8 @@ from marathond.core.text import clean as printed
 from marathond.core.text import plural
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, NetworkInfo
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import reading
-from marathond.service.protocol import CallFailed, Exit
 
 if TYPE_CHECKING:
     from marathond.service.settings import Settings

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from marathond.service import protocol
-from marathond.service.protocol import BadRequest, CallFailed, Exit
+from marathond.service.exits import Answered, CallFailed, Exit
+from marathond.service.protocol import BadRequest
 
 CALL_TIMEOUT_S = 60.0
 """Longer than the daemon's own deadline of an ordinary verb, so that the daemon's answer is the one that is shown."""
-
-
-class Answered(CallFailed):
-    """The daemon refused, in its own words: a line each."""
 
 
 class DaemonDown(CallFailed):

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Arm, Campaign, Json, TaskName, Trials, app, finish, now_ms, settled
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 

@@ -11,7 +11,7 @@ import typer
 
 from marathond.cli.app import Arm, Campaign, Json, Reason, TaskName, Trials, app, ask, finish, now_ms, offered, settled
 from marathond.cli.output import print_json, screen
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @app.command()

@@ -8,7 +8,7 @@ from marathond.cli.app import Campaign, Json, app, finish, now_ms, settled
 from marathond.cli.output import screen
 from marathond.cli.refusals import refused
 from marathond.core.errors import LedgerRefused
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 
 @app.command()

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Json, app, finish, settled
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 class ArmBy(StrEnum):

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Json, app, finish, ledger_app, now_ms, settled
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @app.command(name="notify")

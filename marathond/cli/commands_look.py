@@ -14,7 +14,7 @@ import typer
 from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, offered, settled
 from marathond.cli.output import print_json, screen
 from marathond.core.errors import ConfigError
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @app.command(name="status")
@@ -145,7 +145,7 @@ def sql(
     from contextlib import closing
 
     from marathond.cli import sql as view
-    from marathond.ledger.open import house_errors, open_readonly
+    from marathond.ledger.readonly import house_errors, open_readonly
 
     if as_json and as_csv:
         raise CallFailed("sql: --json or --csv, not both", Exit.USAGE)

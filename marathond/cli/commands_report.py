@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from marathond.cli.app import Campaign, app, finish, offered, settled
 from marathond.cli.output import screen
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 _OPTIONAL = ("--json", "--csv")
 

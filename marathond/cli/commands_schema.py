@@ -12,7 +12,7 @@ import typer
 
 from marathond.cli.app import Json, app, offered
 from marathond.cli.output import Column, print_json, say, screen, table
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Campaign, Json, app, finish, offered, settled
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @app.command()

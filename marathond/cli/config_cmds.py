@@ -19,7 +19,7 @@ from marathond.cli.refusals import refused
 from marathond.core.errors import ConfigError
 from marathond.core.model import Task, Unrunnable
 from marathond.core.text import clean, hidden_url, plural
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 if TYPE_CHECKING:
     from marathond.service.settings import Settings

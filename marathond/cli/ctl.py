@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from marathond.cli import status
 from marathond.cli.refusals import Failure, refused, say_failure, wants_json
 from marathond.core.errors import LedgerRefused, MarathonError
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 _BROKEN_PIPE = 141
 """What a shell reports for a program that wrote into a closed pipe."""

@@ -16,7 +16,7 @@ import typer
 
 from marathond import __version__
 from marathond.core.errors import PASSING, ConfigError, LedgerRefused, MarathonError, Refused
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, subcommand_metavar="[COMMAND [ARGS]...]")
 

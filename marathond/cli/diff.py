@@ -18,8 +18,8 @@ from marathond.core.contract import shown
 from marathond.core.text import clean, number, plural
 from marathond.core.unlike import HASH, Change, Done, Means, Named, Side, Unlike, unlike
 from marathond.ledger.verbs.stored import arms_of, campaign_by_name, tasks_of
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, reading
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.treatment import Change as How
 from marathond.service.treatment import change_of
 

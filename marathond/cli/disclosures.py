@@ -19,8 +19,8 @@ from marathond.core.text import clean, plural, when
 from marathond.ledger.verbs import stored
 from marathond.ledger.verbs.disclosures import Disclosed, told
 from marathond.service.disclosing import configured
+from marathond.service.exits import CallFailed
 from marathond.service.picture.reader import campaign_id, reading
-from marathond.service.protocol import CallFailed
 from marathond.service.settings import Settings
 from marathond.service.taskread import read_tasks
 

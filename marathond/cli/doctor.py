@@ -24,8 +24,8 @@ from marathond.ledger.verbs.runs import last_run
 from marathond.service.doctor import run, source, sources
 from marathond.service.doctor.run import Proof
 from marathond.service.doctor.source import DEAD, Daemon, Place, Source
+from marathond.service.exits import Exit
 from marathond.service.picture.reader import campaign_id, daemon_life, reading
-from marathond.service.protocol import Exit
 
 _SHADES = {source.OK: "green", DEAD: "red", source.UNKNOWN: "yellow", source.NOTHING: "dim"}
 

@@ -16,12 +16,13 @@ import anyio
 
 from marathond.cli.output import note
 from marathond.cli.terminal import run_in_container
-from marathond.core.model import LIVE_STATES, TrialState, Unrunnable, trial_label
+from marathond.core.model import Unrunnable
+from marathond.core.names import LIVE_STATES, TrialState, trial_label
 from marathond.core.text import clean
 from marathond.engine.client import EngineClient
 from marathond.ledger.verbs.context import TrialContext, cell_context
 from marathond.ports.engine import ExecSpec
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from marathond.tasks.harbor import read_task
 
 CALL_TIMEOUT_S = 30.0

@@ -13,7 +13,7 @@ from marathond.cli.output import Column, Screen, print_json, say, table, wrapped
 from marathond.core.audit.catalogue import RAISED, Meaning, of_rules
 from marathond.core.audit.outcomes import PARKS, REVIEWS, VOIDS
 from marathond.core.text import clean
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 KINDS = ("finding", "void", "review", "park")
 

@@ -18,8 +18,8 @@ from marathond.core.text import clean, clock, plural, span, text_of, when
 from marathond.ledger.verbs import findings as verbs
 from marathond.ledger.verbs.findings import FindingRow, Told
 from marathond.ledger.verbs.sql import scalar
+from marathond.service.exits import CallFailed
 from marathond.service.picture.status import ALARMS
-from marathond.service.protocol import CallFailed
 
 DETAIL_MAX = 2_000
 HOUSE = "house"

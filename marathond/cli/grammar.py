@@ -29,7 +29,7 @@ from marathond.cli import (
 )
 from marathond.cli.app import app
 from marathond.cli.refusals import Failure, say_failure, wants_json
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 PARTS = (
     *(

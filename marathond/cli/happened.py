@@ -10,12 +10,12 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.core.model import block_label, cell_label, trial_label
+from marathond.core.names import block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, number, plural, span, when
 from marathond.ledger.verbs.happened import Happening
 from marathond.ledger.verbs.happened_sources import Of
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, check_trial, number_of, trial_number
-from marathond.service.protocol import CallFailed, Exit
 
 TEXT_MAX = 300
 

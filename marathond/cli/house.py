@@ -15,15 +15,16 @@ from pathlib import Path
 
 from marathond.cli.output import note, print_json, say
 from marathond.core.errors import LedgerRefused
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean, plural
 from marathond.engine.host import filesystem_type
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.migrate import sync, unlike_fresh
-from marathond.ledger.open import companions, create, house_errors, open_readonly
+from marathond.ledger.open import companions, create
 from marathond.ledger.place import is_elsewhere, read_identity
+from marathond.ledger.readonly import house_errors, open_readonly
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.peers import user_name
-from marathond.service.protocol import CallFailed, Exit
 
 PROBLEMS_SHOWN = 20
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from marathond.cli.output import Column, Screen, print_json, say, screen, table, wrapped
 from marathond.core.text import clean, plural
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.importing.choose import CHANGED
 from marathond.service.importing.run import Planned, Wanted, carry_out, plan
 from marathond.service.importing.runs import HARBOR_JOB
 from marathond.service.importing.seen import Difference, Listed
 from marathond.service.importing.tree import TOO_MANY, UNREADABLE
 from marathond.service.peers import user_name
-from marathond.service.protocol import CallFailed, Exit
 
 SHOWN = 20
 """Rows of one kind on the screen; --json has all."""

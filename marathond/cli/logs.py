@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from marathond.cli.output import note, print_json_line
-from marathond.core.model import LIVE_STATES, TrialState, trial_label
+from marathond.core.names import LIVE_STATES, TrialState, trial_label
 from marathond.service.picture import conversation
 from marathond.service.picture.reader import reading
 from marathond.service.picture.trial_log import LINE_MAX, log_file, log_of, open_log, tame

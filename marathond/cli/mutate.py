@@ -16,11 +16,11 @@ from typing import Any
 from marathond.cli.client import CALL_TIMEOUT_S, DaemonDown, call
 from marathond.cli.output import note, print_json, say
 from marathond.core.differing import Differing, meaning
-from marathond.core.model import block_label, cell_label, trial_label
+from marathond.core.names import block_label, cell_label, trial_label
 from marathond.core.parting import named
 from marathond.core.text import clean, clock, plural
 from marathond.service.answers import Stopping
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 SUBMIT_TIMEOUT_S = 660.0
 NAMED_MAX = 20

@@ -17,9 +17,9 @@ from marathond.core.notices import Notice
 from marathond.core.text import clean, when
 from marathond.ledger.verbs.notices import NoticeRow, newest_notices
 from marathond.service.channels import Answer, channels_of
+from marathond.service.exits import Exit
 from marathond.service.notices import message_of
 from marathond.service.picture.reader import reading
-from marathond.service.protocol import Exit
 from marathond.service.settings import Settings
 
 SHOWN = 20

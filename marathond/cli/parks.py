@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.core.model import AgentKind, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import AgentKind
 from marathond.service.settings import Settings
 
 NO_SOLUTION = "no_solution"

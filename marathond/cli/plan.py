@@ -27,7 +27,8 @@ from marathond.cli.plan_money import MoneyPlan, money_plan, money_words
 from marathond.core.disclosure import Disclosure
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
-from marathond.core.model import Limit, NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Limit, Task, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.core.order import CellKey, order_cells
 from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.engine.docker import DockerEngine

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from marathond.cli.output import Column, Screen, say, table
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import UNKNOWN, clean, plural, span
-from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, PoolRow, leases, networks_seen, pools
+from marathond.ledger.verbs.networks import LeaseRow, NetworkSeen, leases, networks_seen
+from marathond.ledger.verbs.pools import PoolRow, pools
 from marathond.ledger.verbs.runs import last_run
 from marathond.service.picture.status import FRESH_MS, Pool, foreign_seen, pool_now
 

@@ -18,8 +18,8 @@ from marathond.core.model import Task, Unrunnable
 from marathond.core.text import clean, plural, span
 from marathond.engine.docker import DockerEngine
 from marathond.flow.images import Failed, ImageMaker, Made, Wish, wishes
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.knobs import did_you_mean
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings, where
 from marathond.service.taskpaths import task_folders
 from marathond.service.taskread import read_tasks

@@ -18,8 +18,8 @@ from marathond.cli.output import note, print_json, say, screen
 from marathond.core.errors import MarathonError
 from marathond.core.preflight.rows import Row, State, conclusion
 from marathond.core.text import clean, plural
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.preflight.checks import preflight
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.settings import Settings
 
 TEXT_MAX = 1000

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.cli.client import Answered
 from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError, StageError
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import Answered, CallFailed, Exit
 
 JSON = "--json"
 _WITH_VALUE = ("--config", "-c")

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.cli.output import Column, Screen, note, print_json, say, table, wrapped
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.score import EXTRACTOR, Overrides
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs import operator
 from marathond.ledger.verbs import regrade as verbs
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.offline import offline_writer
 from marathond.service.picture.reader import campaign_id, check_trial, reading
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.regrade import Outcome, Regraded, grade_again
 
 WHAT = "marathonctl regrade"

@@ -14,7 +14,7 @@ import structlog
 from marathond.cli.output import note
 from marathond.core.errors import ArtifactError, MarathonError
 from marathond.core.text import clean
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from marathond.service.rehearsal import Ground, clear, prepare, rehearse, remove_leftovers
 from marathond.service.settings import Settings
 

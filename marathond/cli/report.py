@@ -25,8 +25,8 @@ from marathond.report.document import Report, document, make
 from marathond.report.gate import refusal
 from marathond.report.page import page
 from marathond.report.tables import COLUMNS, to_csv, to_json
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import reading
-from marathond.service.protocol import CallFailed, Exit
 
 STDOUT = "-"
 

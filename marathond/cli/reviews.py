@@ -17,7 +17,7 @@ from marathond.cli.output import Column, Screen, display_width, flat, print_json
 from marathond.core import ourside
 from marathond.core.classify import times
 from marathond.core.errors import ArtifactError
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.ourside import Alike
 from marathond.core.text import clean, number, plural, span, text_of
 from marathond.ledger.verbs import evidence as ledger_evidence
@@ -26,8 +26,8 @@ from marathond.ledger.verbs.context import VerificationRow
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.show import ReviewRow, TrialShown, show
 from marathond.ledger.verbs.trials import ScoreRow
+from marathond.service.exits import CallFailed
 from marathond.service.picture.reader import check_trial
-from marathond.service.protocol import CallFailed
 
 DETAIL_MAX, LINE_MAX = 300, 160
 TAIL_BYTES, TAIL_LINES = 16 << 10, 12

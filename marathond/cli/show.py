@@ -15,14 +15,14 @@ from typing import Any
 from marathond.cli import show_import, show_loopx, show_model, show_scores
 from marathond.cli.output import Column, Screen, flat, say, screen, table
 from marathond.core.detached import WRAPPER
-from marathond.core.model import Origin, block_label, cell_label, trial_label
+from marathond.core.names import Origin, block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.ordering import BlockBasis
 from marathond.ledger.verbs.show import TrialShown, show
 from marathond.ledger.verbs.turns import TurnRow
+from marathond.service.exits import CallFailed
 from marathond.service.picture.kept_words import archive_words, pruned_words, standing
-from marathond.service.protocol import CallFailed
 
 ARTIFACTS_SHOWN = 40
 VALUE_MAX = 400

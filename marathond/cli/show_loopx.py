@@ -15,7 +15,7 @@ from marathond.agents.loopx import left, profile
 from marathond.agents.loopx.left import TodoLeft
 from marathond.cli.output import Column, Screen, table
 from marathond.core.errors import ArtifactError
-from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.names import LIVE_STATES, trial_label
 from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.ledger.verbs.show import TrialShown
 from marathond.ports.agent import RunDir

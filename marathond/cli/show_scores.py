@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from marathond.cli.output import Column, Screen, table
-from marathond.core.results import Column as ScoreColumn
+from marathond.core.columns import Column as ScoreColumn
 from marathond.core.score import RULE
 from marathond.core.text import clean, number, when
 from marathond.ledger.verbs.show import ScoreShown

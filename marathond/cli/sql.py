@@ -14,7 +14,7 @@ from itertools import islice
 
 from marathond.cli.output import Column, Screen, note, print_json, say, table
 from marathond.core.text import clean, csv_text
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 TABLE_ROWS_MAX = 1000
 """A table is laid out in memory; --csv and --json have no such bound."""

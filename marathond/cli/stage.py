@@ -15,7 +15,7 @@ from pathlib import Path
 from marathond.cli.output import flat, note, print_json, say
 from marathond.core.errors import StageError
 from marathond.core.text import clean, plural
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 from marathond.staging import store
 from marathond.staging.manifest import tree_integrity
 from marathond.staging.progress import Progress, Say

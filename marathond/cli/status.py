@@ -20,9 +20,10 @@ from typing import Any, Literal
 from marathond.cli.locate import locate, with_ledger
 from marathond.cli.output import Column, Screen, flat, flow, print_json, print_json_line, say, screen, table
 from marathond.core.errors import LedgerRefused
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import UNKNOWN, clean, clock, number, plural, span
+from marathond.service.exits import Exit
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
 from marathond.service.picture.reader import reading
 from marathond.service.picture.status import ALARMS, Status, gather
@@ -37,7 +38,6 @@ from marathond.service.picture.words import (
     reviews_words,
     waiting_words,
 )
-from marathond.service.protocol import Exit
 
 WATCH_S = 2.0
 

@@ -12,8 +12,8 @@ from marathond.cli.output import Column, Screen, print_json, say, screen, table
 from marathond.cli.rehearse import ran
 from marathond.core.text import clean, plural
 from marathond.flow.trial import ACCEPTED
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.knobs import did_you_mean
-from marathond.service.protocol import CallFailed, Exit
 from marathond.service.rehearsal import NOBODY, Ground
 from marathond.service.settings import Settings
 from marathond.service.taskpaths import task_folders

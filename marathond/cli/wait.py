@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marathond.cli.output import note, print_json
-from marathond.core.model import LIVE_STATES, trial_label
+from marathond.core.names import LIVE_STATES, trial_label
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs.runs import last_run
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, daemon_life, reading
-from marathond.service.protocol import CallFailed, Exit
 
 FIRST_S, LAST_S = 0.5, 5.0
 """Between two looks: first short, then longer."""

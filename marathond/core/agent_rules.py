@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from marathond.core.model import EndedBy, trial_label
 from marathond.core.model_rules import Found
+from marathond.core.names import EndedBy, trial_label
 
 BY_RULE = {
     EndedBy.TURN_CAP: ("turn_cap_reached", "as many turns as the arm allows (turns_at_most)"),

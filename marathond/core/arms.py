@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile, Mount
+from marathond.core.model import Arm, CodexArm, LoopXArm, Mount
+from marathond.core.names import AfterAgent, AgentKind, Drive, LoopXProfile
 
 
 def arm_to_data(arm: Arm) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 PROOF_CLAIM = "proof"
 """In place of a claim's token: short-lived containers and networks that belong to no trial."""

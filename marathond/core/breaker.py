@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from marathond.core.model import TrialState
+from marathond.core.names import TrialState
 
 OWN_ENDS = frozenset({"daemon_lost", "host_rebooted", "ledger_copied"})
 """Voids that a restart of ours caused: no sign of an infrastructure that fails again and again."""

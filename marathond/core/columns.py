@@ -1,14 +1,14 @@
 """Which columns of a score a campaign has (fault d11: a benchmark has no partial score, and a column of 0.000 is printed).
 
-Owns the words for a column that is not there.  Pure: cells and the benchmark's profile in, columns out.  Must not compute a mean.
+Owns the words for a column that is not there.  Pure: numbers and the benchmark's profile in, columns out.  Must not compute a mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from marathond.core.results import CellResult, Column
 from marathond.core.text import printable
 
 NAMES = ("reward", "partial", "test_rate")
@@ -16,18 +16,21 @@ _WORDS = {"reward": "reward", "partial": "partial score", "test_rate": "test rat
 _NOTE_MAX = 200
 
 
-def columns(cells: Iterable[CellResult], scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
-    """Each of :data:`NAMES`.  A column is there when a done cell holds a value of it: what was measured beats what a profile expects.
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Whether a benchmark has a column at all (fault d11): ``reward``, ``partial``, ``test_rate``.  ``why``: of its absence, or a note."""
 
-    :param scores: the profile's table of that name: column → ``exists`` and ``note``; None: no profile.
-    """
-    done = [cell for cell in cells if cell.state == "done"]
-    known = {name: sum(getattr(cell, name) is not None for cell in done) for name in NAMES}
-    return counted(known, len(done), scores, benchmark)
+    name: str
+    exists: bool
+    why: str = ""
 
 
 def counted(known: Mapping[str, int], done: int, scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
-    """The same from numbers alone, for who has not read the cells.  ``known``: column → how many of ``done`` cells hold a value of it."""
+    """Each of :data:`NAMES`.  A column is there when a done cell holds a value of it: what was measured beats what a profile expects.
+
+    :param known: column → how many of ``done`` cells hold a value of it.
+    :param scores: the profile's table of that name: column → ``exists`` and ``note``; None: no profile.
+    """
     return tuple(_column(name, known[name], done, _said(scores, name), benchmark) for name in NAMES)
 
 

@@ -11,8 +11,8 @@ from itertools import combinations
 from typing import Any
 
 from marathond.core.contract import Declared, Difference, Path, differences, undeclared, undelivered
-from marathond.core.model import trial_label
 from marathond.core.model_rules import Found
+from marathond.core.names import trial_label
 
 CODE = "arm_contract_differs"
 NAMED_AT_MOST = 8

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from marathond.core.model import AfterAgent
+from marathond.core.names import AfterAgent
 
 
 @dataclass(frozen=True, slots=True)

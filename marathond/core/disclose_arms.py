@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from marathond.core.disclosure import Conditions, Disclosure, alike, begun, codex_arms, count, listed, names, number, ordinary_source
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive
+from marathond.core.model import Arm, CodexArm
+from marathond.core.names import AgentKind, Drive
 
 DEFAULTS = CodexArm(package="", version="", model="", effort="")
 """For what is said of a knob that is at its default."""

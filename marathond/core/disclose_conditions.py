@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from marathond.core.disclosure import Conditions, Disclosure, TaskFacts, begun, codex_arms, count, listed, names, number, ordinary_source
-from marathond.core.model import AfterAgent, Arm, NetworkPolicy
+from marathond.core.model import Arm
+from marathond.core.names import AfterAgent, NetworkPolicy
 
 Rule = Callable[[Sequence[Arm], Conditions], Iterator[Disclosure]]
 

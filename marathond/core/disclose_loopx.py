@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from marathond.core.disclosure import Conditions, Disclosure, count
-from marathond.core.model import Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.names import Drive, LoopXProfile
 
 Row = tuple[Arm, CodexArm, LoopXArm]
 

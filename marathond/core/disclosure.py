@@ -9,7 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from marathond.core.model import Arm, CodexArm, NetworkPolicy
+from marathond.core.model import Arm, CodexArm
+from marathond.core.names import NetworkPolicy
 
 NAMED_AT_MOST = 8
 """Tasks named in one text."""

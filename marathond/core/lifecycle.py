@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from marathond.core.model import TrialState as S
+from marathond.core.names import TrialState as S
 
 
 class Event(StrEnum):

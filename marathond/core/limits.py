@@ -5,7 +5,8 @@ Owns the rule: the effective deadline is the smaller of our own and the task's t
 
 from __future__ import annotations
 
-from marathond.core.model import Limit, Origin
+from marathond.core.model import Limit
+from marathond.core.names import Origin
 
 
 def effective_agent_limit(own_s: float | None, task_s: float | None, multiplier: float) -> Limit:

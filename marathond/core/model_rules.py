@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import comb
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.requests import USAGE_LIMIT, Ended
 
 BAD_REQUESTS = 2

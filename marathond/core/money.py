@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 
 NUSD = 1_000_000_000
 """Nano-dollars of a dollar."""

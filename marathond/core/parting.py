@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.core.model import TrialState, trial_label
+from marathond.core.names import TrialState, trial_label
 
 NAMED_AT_MOST = 20
 """Trials that are named; more are counted."""

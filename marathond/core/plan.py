@@ -20,8 +20,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from marathond.core.breaker import Trying
-from marathond.core.model import trial_label
 from marathond.core.money import Purse, Till
+from marathond.core.names import trial_label
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,11 @@ since 1970 UTC; None always means that it is not known, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from marathond.core.columns import NAMES, Column, counted
 
 BUILD_FAILED = "build_failed"
 
@@ -131,15 +134,6 @@ class ArmResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """Whether a benchmark has a column at all (fault d11): ``reward``, ``partial``, ``test_rate``.  ``why``: of its absence, or a note."""
-
-    name: str
-    exists: bool
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Results:
     """``as_of_ms``: the last event of the campaign, not the clock of whoever asks.  ``spent_usd`` and ``voids_usd``: known money of trials
     that stand and of voided ones, by arm, judges' included; ``unpriced``: trials of an arm some of whose cost nobody knows.
@@ -174,3 +168,9 @@ class Results:
 
     def of_arm(self, arm: str) -> tuple[CellResult, ...]:
         return tuple(cell for cell in self.cells if cell.arm == arm)
+
+
+def columns(cells: Iterable[CellResult], scores: Mapping[str, Any] | None, benchmark: str | None) -> tuple[Column, ...]:
+    """Which columns these cells have; ``scores`` and ``benchmark`` as :func:`marathond.core.columns.counted` takes them."""
+    done = [cell for cell in cells if cell.state == "done"]
+    return counted({name: sum(getattr(cell, name) is not None for cell in done) for name in NAMES}, len(done), scores, benchmark)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import plural
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from marathond.core.agent_rules import of_agent
-from marathond.core.model import EndedBy
 from marathond.core.model_rules import Found
+from marathond.core.names import EndedBy
 from marathond.flow.world import World
 from marathond.ledger.verbs import agentlog, trials, usage
 

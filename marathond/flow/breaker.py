@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from marathond.core.breaker import OF_ENGINE, OWN_ENDS, PROBES, Probe, Trying, Verdict, pause_ms, verdict, worst
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import admission, campaigns, probing, trials
 from marathond.ledger.verbs.admission import StopRow

@@ -20,7 +20,8 @@ from anyio import from_thread, to_thread
 from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
 from marathond.core.errors import StageError
-from marathond.core.model import Arm, EndedBy, trial_label
+from marathond.core.model import Arm
+from marathond.core.names import EndedBy, trial_label
 from marathond.flow import ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.world import World, log

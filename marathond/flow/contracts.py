@@ -11,8 +11,9 @@ from itertools import permutations
 from marathond.agents.codex.declares import declared
 from marathond.core.arms import arm_from_data
 from marathond.core.contract_rules import CODE, Asked, contracts_differ
-from marathond.core.model import AgentKind, Arm
+from marathond.core.model import Arm
 from marathond.core.model_rules import Found
+from marathond.core.names import AgentKind
 from marathond.flow.world import World
 from marathond.ledger.verbs import shapes, stored
 

@@ -15,7 +15,7 @@ import anyio
 
 from marathond.core.death import Proc, Verdict, judge
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound
-from marathond.core.model import AfterAgent
+from marathond.core.names import AfterAgent
 from marathond.flow.world import World, log
 from marathond.ports.engine import Engine, Process
 from marathond.ports.leaving import last_act

@@ -16,7 +16,8 @@ import anyio
 from marathond.core.belongings import container_name
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, GateFailed, NotFound, PoolExhausted, SubnetTaken
 from marathond.core.inspection import problems
-from marathond.core.model import Arm, Mount, NetworkPolicy, Task, trial_label
+from marathond.core.model import Arm, Mount, Task
+from marathond.core.names import NetworkPolicy, trial_label
 from marathond.core.proxies import proxies_in, proxy_words, runtime_proxy_env
 from marathond.core.subnets import free_subnets
 from marathond.flow.world import World, log

@@ -13,7 +13,8 @@ from dataclasses import replace
 from marathond.core.classify import Again, Decision, Evidence, Review, Scored, VerifierEnd, Void, classify
 from marathond.core.errors import GateFailed
 from marathond.core.limits import overran
-from marathond.core.model import AfterAgent, Task, trial_label
+from marathond.core.model import Task
+from marathond.core.names import AfterAgent, trial_label
 from marathond.core.score import ScoreReading
 from marathond.flow import suspicion, verify
 from marathond.flow.ending import prove_death

@@ -16,8 +16,8 @@ from anyio import to_thread
 
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import ArtifactError
-from marathond.core.model import AgentKind
 from marathond.core.model_rules import Found, new_or_over, of_campaign, of_request
+from marathond.core.names import AgentKind
 from marathond.core.requests import Ended, Event, Segment, decode
 from marathond.flow import ways
 from marathond.flow.contracts import Contracts

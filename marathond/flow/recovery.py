@@ -13,7 +13,7 @@ from functools import partial
 import anyio
 
 from marathond.core.errors import EngineError
-from marathond.core.model import TrialState, trial_label
+from marathond.core.names import TrialState, trial_label
 from marathond.flow import verify
 from marathond.flow.sight import remove_leftovers
 from marathond.flow.trial import name_in_log, void

@@ -14,7 +14,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from marathond.core.errors import EngineError, EngineUnreachable
-from marathond.core.model import cell_label, trial_label
+from marathond.core.names import cell_label, trial_label
 from marathond.core.order import Expected
 from marathond.core.plan import Host as HostFacts
 from marathond.core.plan import OpenCell, Plan, Snapshot, Waiting, plan

@@ -13,7 +13,7 @@ from anyio import to_thread
 from marathond.core import ourside
 from marathond.core.errors import ArtifactError
 from marathond.core.logwords import Said, said
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.ourside import Judge, OurSide
 from marathond.flow import ways
 from marathond.flow.verify import STDOUT, VERIFIER

@@ -7,7 +7,7 @@ trial itself; what remains is the sweeper's.
 from __future__ import annotations
 
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.flow import ways
 from marathond.flow.turns import turn_over
 from marathond.flow.world import World, log

@@ -22,7 +22,8 @@ from marathond.agents.registry import AGENTS
 from marathond.core.arms import arm_from_data
 from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.limits import effective_agent_limit
-from marathond.core.model import Arm, Task, TrialState, cell_label, trial_label
+from marathond.core.model import Arm, Task
+from marathond.core.names import TrialState, cell_label, trial_label
 from marathond.flow import environment, gates, grading, ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.same_task import same_task

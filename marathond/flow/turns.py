@@ -6,7 +6,7 @@ never in this queue (fault c09).  Cancelled at any point it leaves a turn that w
 
 from __future__ import annotations
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.turns import Alone, alone_of
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import turns

@@ -21,7 +21,8 @@ from marathond.core.detached import detached_argv
 from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, EngineUnreachable, GateFailed
 from marathond.core.judge import asks_judge, filled
 from marathond.core.limits import effective_verifier_limit
-from marathond.core.model import AfterAgent, Task, trial_label
+from marathond.core.model import Task
+from marathond.core.names import AfterAgent, trial_label
 from marathond.core.score import Overrides, ScoreReading, files_of, read_score
 from marathond.core.text import printable
 from marathond.flow import ways

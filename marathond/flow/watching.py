@@ -13,7 +13,8 @@ import anyio
 
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import EngineError, GateFailed
-from marathond.core.model import AfterAgent, Arm, EndedBy, Task, trial_label
+from marathond.core.model import Arm, Task
+from marathond.core.names import AfterAgent, EndedBy, trial_label
 from marathond.flow import collecting, grading, ways
 from marathond.flow.agent_findings import write_end
 from marathond.flow.agentlog import LedgerLog

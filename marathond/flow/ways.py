@@ -19,7 +19,8 @@ import anyio
 from anyio import to_thread
 
 from marathond.core.errors import ArtifactError, ConfigError, GateFailed
-from marathond.core.model import Task, trial_label
+from marathond.core.model import Task
+from marathond.core.names import trial_label
 from marathond.flow.world import Ways, World, log
 from marathond.gateway import files
 from marathond.gateway.files import Listener

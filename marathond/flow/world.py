@@ -15,8 +15,8 @@ import structlog
 
 from marathond.core.belongings import is_ours
 from marathond.core.errors import EngineError, EngineTimeout, EngineUnreachable, failed_itself
-from marathond.core.model import NetworkPolicy, trial_label
 from marathond.core.money import Rules
+from marathond.core.names import NetworkPolicy, trial_label
 from marathond.core.order import Expected
 from marathond.core.plan import Limits
 from marathond.core.score import Overrides

@@ -16,11 +16,13 @@ from pathlib import Path
 from marathond.core.errors import LedgerRefused, Refused
 from marathond.ledger import lock, place
 from marathond.ledger.connect import connect, use_wal
-from marathond.ledger.migrate import check_is_ledger, check_version, migrate
-from marathond.ledger.open import house_errors, open_readonly, refuse_damaged
+from marathond.ledger.migrate import migrate
+from marathond.ledger.open import refuse_damaged
 from marathond.ledger.place import Identity, read_identity
+from marathond.ledger.readonly import house_errors, open_readonly
 from marathond.ledger.verbs.trials import unfinished
 from marathond.ledger.verbs.voids import write_void
+from marathond.ledger.version import check_is_ledger, check_version
 
 
 class How(StrEnum):

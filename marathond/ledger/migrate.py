@@ -16,12 +16,7 @@ from pathlib import Path
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.connect import connect_memory
 from marathond.ledger.guards import create_guards, drop_guards
-
-LATEST = 7
-"""The newest migration this code knows.  Changed together with the file."""
-
-APPLICATION_ID = 0x6D72746E
-"""``mrtn``: tells a ledger from any other SQLite file."""
+from marathond.ledger.version import APPLICATION_ID, LATEST, check_version, version_of
 
 BACKUPS_MAX = 100
 """Backups of one number that may lie side by side before we refuse to make another."""
@@ -81,30 +76,6 @@ def split_statements(sql: str) -> list[str]:
     if rest:
         raise ValueError(f"unfinished statement: {sql[start:].strip()[:80]!r}")
     return statements
-
-
-def version_of(conn: sqlite3.Connection) -> int:
-    """Number of the newest migration in this file; 0: none."""
-    return int(conn.execute("PRAGMA user_version").fetchone()[0])
-
-
-def check_is_ledger(conn: sqlite3.Connection, where: str) -> None:
-    """:raises LedgerRefused: ``not_a_ledger``."""
-    found = int(conn.execute("PRAGMA application_id").fetchone()[0])
-    if found != APPLICATION_ID:
-        raise LedgerRefused("not_a_ledger", f"{where} is an SQLite file but no marathond ledger (application_id {found:#x})")
-
-
-def check_version(conn: sqlite3.Connection, where: str, *, may_migrate: bool) -> int:
-    """The file's version, refused when it is newer than this code, or older and nobody here may change it."""
-    version = version_of(conn)
-    if version > LATEST:
-        raise LedgerRefused("newer", f"ledger {where} has version {version}, this marathond knows {LATEST}: install the newer marathond")
-    if version < LATEST and not may_migrate:
-        raise LedgerRefused(
-            "older", f"ledger {where} has version {version}, must be {LATEST}: start marathond once, it migrates the ledger"
-        )
-    return version
 
 
 def migrate(conn: sqlite3.Connection, path: Path | None, *, upto: int = LATEST, folder: Path | None = None) -> list[int]:

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.core.errors import LedgerRefused
 from marathond.ledger import lock, place
-from marathond.ledger.connect import BUSY_TIMEOUT_MS, connect, use_wal
-from marathond.ledger.errors import translate
-from marathond.ledger.migrate import check_is_ledger, check_version, migrate, sync
+from marathond.ledger.connect import connect, use_wal
+from marathond.ledger.migrate import migrate, sync
 from marathond.ledger.place import Identity, read_identity
-
-_NO_SHARED_MEMORY = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR_SHM")
-"""How SQLite says that it cannot make -wal and -shm: no permission, a read-only disk, a full disk."""
-
+from marathond.ledger.readonly import house_errors, real
+from marathond.ledger.version import check_is_ledger, check_version
 
 _GONE = "was moved away or replaced under this daemon"
 _TELL = "it ends, running trials go on; say where the ledger is now: marathonctl ledger adopt --moved, then start marathond"
@@ -65,7 +60,7 @@ def create(path: Path, *, host: str, now_ms: int, filesystem_type: str = "") -> 
     :param filesystem_type: as mountinfo names it; empty: not asked.
     :raises LedgerRefused: ``exists``, ``missing`` (the folder), ``network_filesystem``, ``read_only``, ``disk_full``.
     """
-    path = _real(path)
+    path = real(path)
     if path.exists():
         raise LedgerRefused("exists", f"{path} exists already; nothing was changed")
     if not path.parent.is_dir():
@@ -128,7 +123,7 @@ def open_for_daemon(
     :raises LedgerRefused: ``missing``, ``not_a_ledger``, ``network_filesystem``, ``read_only``, ``disk_full``, ``in_use``, ``newer``,
         ``corrupt``, ``copied``, ``busy``; nothing was written then.
     """
-    path = _real(path)
+    path = real(path)
     place.refuse_missing(path)
     place.refuse_network_filesystem(path, filesystem_type)
     place.refuse_unwritable(path)
@@ -151,7 +146,7 @@ def look_before(path: Path, *, host: str, filesystem_type: str) -> None:
 
     :raises LedgerRefused: as :func:`open_for_daemon`.
     """
-    path = _real(path)
+    path = real(path)
     place.refuse_missing(path)
     place.refuse_network_filesystem(path, filesystem_type)
     place.refuse_unwritable(path)
@@ -190,55 +185,6 @@ def refuse_damaged(conn: sqlite3.Connection, path: Path) -> None:
     verdict = [str(row[0]) for row in conn.execute("PRAGMA quick_check(3)").fetchall()]
     if verdict != ["ok"]:
         raise LedgerRefused("corrupt", f"ledger {path} is damaged: {'; '.join(verdict)}; restore a backup")
-
-
-def open_readonly(path: Path, *, busy_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
-    """A connection that can only read; never migrates, needs no write permission, makes no lock.  The caller closes it.
-
-    While a daemon lives (or after it was killed) its -wal and -shm lie beside the ledger and are read.  After an orderly end they are
-    gone, and in a folder where we may not make them SQLite cannot open the ledger the ordinary way; then it is read as ``immutable``,
-    only when nothing is in the log.  Such a reader does not see, and may misread, what a daemon writes that starts meanwhile: keep it
-    short, and mark what it shows as stale (no daemon runs at that moment anyhow).
-    :raises LedgerRefused: ``missing``, ``not_a_ledger``, ``newer``, ``older``, ``corrupt``, ``read_only``.
-    """
-    path = _real(path)
-    place.refuse_missing(path)
-    with house_errors(path):
-        try:
-            return _readable(path, busy_ms, immutable=False)
-        except sqlite3.OperationalError as exc:
-            if not exc.sqlite_errorname.startswith(_NO_SHARED_MEMORY) or not place.nothing_in_wal(path):
-                raise
-            return _readable(path, busy_ms, immutable=True)
-
-
-def _readable(path: Path, busy_ms: int, *, immutable: bool) -> sqlite3.Connection:
-    conn = connect(path, mode="ro", immutable=immutable, busy_ms=busy_ms)
-    try:
-        check_is_ledger(conn, str(path))
-        check_version(conn, str(path), may_migrate=False)
-        read_identity(conn, path)
-    except BaseException:
-        conn.close()
-        raise
-    return conn
-
-
-@contextmanager
-def house_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as the house's."""
-    try:
-        yield
-    except sqlite3.Error as exc:
-        mine = translate(exc, str(path))
-        if mine is None:
-            raise
-        raise mine from exc
-
-
-def _real(path: Path) -> Path:
-    """The file itself, so that two names of one ledger share one lock."""
-    return Path(os.path.realpath(path))
 
 
 def companions(path: Path) -> tuple[Path, ...]:

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from marathond.core.model import Arm, EndedBy, Mount, Task
+from marathond.core.model import Arm, Mount, Task
+from marathond.core.names import EndedBy
 from marathond.ports.engine import Engine
 
 HALT_S = 10.0

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from marathond.core.columns import Column
 from marathond.core.compare.result import ArmSummary, Comparison, Spread
-from marathond.core.results import CellResult, Column, Results
+from marathond.core.results import CellResult, Results
 from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, num, prose, word
 from marathond.report.numbers import count, fixed, many, money, percent, seconds, span
 from marathond.report.plots import budget_panels, cells_of, strips

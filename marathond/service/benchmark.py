@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from marathond.core.benchmark import NOT_RUN, Known, KnownTask, Mark, Support
 from marathond.core.canonical import canonical_json
 from marathond.core.errors import ConfigError
-from marathond.core.model import AfterAgent
+from marathond.core.names import AfterAgent
 from marathond.core.paths import names_a_file
 from marathond.core.tomlindex import KeyPath
 from marathond.service.knobs import did_you_mean, one_of

@@ -17,7 +17,7 @@ import structlog
 from marathond import __version__
 from marathond.core.errors import ConfigError
 from marathond.core.keeping import Kind
-from marathond.core.model import LIVE_STATES
+from marathond.core.names import LIVE_STATES
 from marathond.ledger.verbs import archive, runs
 from marathond.ledger.verbs import settings as setting_verbs
 from marathond.ledger.verbs.admission import StopRow

@@ -24,8 +24,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, MarathonError
 from marathond.ports.leaving import last_act
 from marathond.service import protocol
+from marathond.service.exits import Exit
 from marathond.service.peers import Peer, group_id, may_command, peer_of
-from marathond.service.protocol import BadRequest, Exit
+from marathond.service.protocol import BadRequest
 
 MODE = 0o660
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.errors import Refused
-from marathond.core.model import block_label, cell_label, trial_label
+from marathond.core.names import block_label, cell_label, trial_label
 from marathond.ledger.verbs import admission, findings, operator
 from marathond.ledger.verbs.operator import UnvoidResult, VoidResult
 

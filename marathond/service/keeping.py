@@ -21,7 +21,7 @@ from typing import Any
 
 from marathond.core.errors import ArtifactError, MarathonError, Refused
 from marathond.core.keeping import Kind, not_packed, not_pruned, too_young
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean, when
 from marathond.ledger.verbs import archive as verbs
 from marathond.ledger.verbs.archive import Keepable, PruneRow

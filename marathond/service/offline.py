@@ -20,7 +20,8 @@ from marathond.core.errors import LedgerRefused, MarathonError
 from marathond.engine.host import filesystem_type
 from marathond.engine.processes import read_stat
 from marathond.ledger.connect import connect, use_wal
-from marathond.ledger.open import house_errors, open_for_daemon
+from marathond.ledger.open import open_for_daemon
+from marathond.ledger.readonly import house_errors
 from marathond.ledger.verbs import runs
 from marathond.ledger.writer import check_epoch, in_transaction
 from marathond.ports.clock import SystemClock

@@ -3,17 +3,14 @@
     → {"v": 1, "verb": "void", "args": {"trials": [871], "reason": "provider outage"}}
     ← {"ok": true, "result": {...}}   |   {"ok": false, "error": "one line", "exit": 75}
 
-Owns the words, the bounds and the exit codes that both ends share.  Must stay free of anyio and pydantic: the command line starts here.
+Owns the words and the bounds that both ends share.  Must stay free of anyio and pydantic: the command line starts here.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
-
-from marathond.core.errors import MarathonError
 
 VERSION = 1
 
@@ -27,27 +24,6 @@ VERB_MAX = 40
 
 ROWS_MAX = 200
 """Rows of one kind named in an answer; counts beside them are always complete."""
-
-
-class Exit(IntEnum):
-    """Exit codes of the commands."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    DOWN = 3
-    BLIND = 4
-    BUSY = 75
-    REFUSED_TO_START = 78
-    """Of ``marathond`` alone (EX_CONFIG): starting it again would change nothing, so systemd does not."""
-
-
-class CallFailed(MarathonError):
-    """A call or a look that came to nothing; ``exit_code`` is the command's."""
-
-    def __init__(self, message: str, exit_code: int = Exit.FAILED) -> None:
-        self.exit_code = exit_code
-        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)

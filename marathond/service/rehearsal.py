@@ -29,7 +29,8 @@ from marathond.core.belongings import is_ours
 from marathond.core.errors import ArtifactError, EngineError, LedgerRefused, MarathonError, Refused
 from marathond.engine.docker import DockerEngine
 from marathond.engine.processes import read_stat
-from marathond.ledger.open import create, open_for_daemon, open_readonly
+from marathond.ledger.open import create, open_for_daemon
+from marathond.ledger.readonly import open_readonly
 from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, NetworkInfo
 from marathond.service.daemon import Daemon

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from marathond.core import paths
-from marathond.core.model import AfterAgent, AgentKind, Drive, LoopXProfile
+from marathond.core.names import AfterAgent, AgentKind, Drive, LoopXProfile
 from marathond.core.order import Expected, Order
 from marathond.core.proxies import EXCEPTIONS, PROXY_VARIABLES, leads_to_itself
 from marathond.core.subnets import SMALLEST_PREFIX

@@ -24,8 +24,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from marathond.core import paths
 from marathond.core.errors import ConfigError
-from marathond.core.model import AgentKind, Arm, CodexArm, LoopXArm, Mount, NetworkPolicy
+from marathond.core.model import Arm, CodexArm, LoopXArm, Mount
 from marathond.core.money import price_of
+from marathond.core.names import AgentKind, NetworkPolicy
 from marathond.core.tomlindex import KeyPath, dotted
 from marathond.service.benchmark import Benchmark, chosen
 from marathond.service.knobs import did_you_mean

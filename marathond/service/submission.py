@@ -14,7 +14,8 @@ from typing import Any
 from marathond.core.arms import arm_to_data
 from marathond.core.canonical import canonical_json
 from marathond.core.errors import ArtifactError, Refused
-from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.flow.exporter import written_by
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.service.disclosing import conditions, differences

@@ -25,7 +25,8 @@ from marathond.engine.processes import Stat, read_stat
 from marathond.ledger import lock
 from marathond.ledger.connect import connect
 from marathond.ledger.lock import Holder
-from marathond.ledger.open import house_errors, look_before
+from marathond.ledger.open import look_before
+from marathond.ledger.readonly import house_errors
 
 STOPPED = "Tt"
 """States of ``/proc/PID/stat`` in which a process answers nothing: stopped, traced."""

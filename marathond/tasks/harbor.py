@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import ConfigError
-from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.core.text import printable
 from marathond.tasks.dataset import manifest_error
 from marathond.tasks.digest import Kind, Tree, open_regular, scan, tree_digest

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.benchmark import Mark
-from marathond.core.model import NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.tasks.digest import Kind, Tree
 
 

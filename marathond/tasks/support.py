@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from marathond.core.model import NetworkPolicy, Unrunnable
+from marathond.core.model import Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.tasks.digest import Tree
 from marathond.tasks.fields import Section, show
 

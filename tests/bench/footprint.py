@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from marathond.ledger.open import create, open_readonly
+from marathond.ledger.open import create
+from marathond.ledger.readonly import open_readonly
 from tests.bench.rows import Row
 from tests.support.rig import make_task
 

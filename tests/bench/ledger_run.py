@@ -19,7 +19,8 @@ import anyio
 
 from marathond.core.money import Rules, nusd
 from marathond.ledger.connect import connect
-from marathond.ledger.open import create, open_readonly
+from marathond.ledger.open import create
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import admission, campaigns, networks, runs, status
 from marathond.ledger.verbs.unpriced import unpriced
 from marathond.ledger.writer import SqliteLedger

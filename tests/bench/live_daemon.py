@@ -21,7 +21,7 @@ from unittest import mock
 
 from marathond.agents.command import CommandAgent
 from marathond.agents.registry import AGENTS
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 from marathond.engine import processes as procs
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import Process

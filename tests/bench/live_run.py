@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marathond.ledger.open import create, open_readonly
+from marathond.ledger.open import create
+from marathond.ledger.readonly import open_readonly
 from marathond.service import lag
 from tests.bench.rows import Row
 from tests.support.rig import make_task

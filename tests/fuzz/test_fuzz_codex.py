@@ -26,7 +26,7 @@ from marathond.agents.codex.receipt import validated
 from marathond.agents.codex.rollout import Rollout, Used
 from marathond.agents.codex.shapes import Wire, parse
 from marathond.agents.codex.story import Story
-from marathond.core.model import EndedBy
+from marathond.core.names import EndedBy
 from marathond.ports.agent import Finished, LogEntry, ReceiptInvalid, RunDir
 from tests.support.codex_rollouts import ABOUT, DATA, NAMES, recorded
 from tests.support.codex_trial import ListLog, codex_arm

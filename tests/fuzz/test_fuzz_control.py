@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from marathond.core.errors import ConfigError
 from marathond.service import protocol
 from marathond.service.args import Args
-from marathond.service.protocol import BadRequest, Exit, Request
+from marathond.service.exits import Exit
+from marathond.service.protocol import BadRequest, Request
 from tests.support.fuzzing import ODD, dumped, files_of_json, fuzz, nested, plain_json, refused_by
 
 VOID = {"v": 1, "verb": "void", "args": {"trials": [871, 872], "reason": "provider outage", "pair": True, "since_ms": 1, "task": "t"}}

@@ -20,12 +20,13 @@ import pytest
 
 from marathond.cli.clean import LEFT_ALONE, check_id, clean
 from marathond.core.arms import arm_to_data
-from marathond.core.model import AgentKind, Arm
+from marathond.core.model import Arm
+from marathond.core.names import AgentKind
 from marathond.engine.docker import DockerEngine
 from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.campaigns import ArmRow, TaskRow
 from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms, subprocess_run
 from tests.support.published import printed

@@ -15,7 +15,7 @@ import pytest
 from marathond.cli.client import call
 from marathond.ledger.verbs import admission, findings, parks
 from marathond.ledger.verbs.campaigns import SubmitResult
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from marathond.agents.codex import drive
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.practice.script import Practice
 from tests.support.codex_env import VERSION
 from tests.support.model_rig import ModelRan, model_campaign, model_rig

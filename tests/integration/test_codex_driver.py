@@ -21,7 +21,8 @@ from marathond.agents.codex.messages import TurnInterrupt
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.state import fold
 from marathond.core.errors import GateFailed
-from marathond.core.model import Arm, Drive, EndedBy, Mount
+from marathond.core.model import Arm, Mount
+from marathond.core.names import Drive, EndedBy
 from marathond.ports.agent import AgentEnd
 from marathond.practice.script import Practice
 from tests.support.codex_trial import codex_arm, codex_trial

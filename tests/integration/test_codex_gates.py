@@ -11,7 +11,8 @@ import pytest
 
 from marathond.agents.codex import config, gates
 from marathond.core.errors import GateFailed
-from marathond.core.model import Drive, Mount
+from marathond.core.model import Mount
+from marathond.core.names import Drive
 from marathond.practice import gate as practice_gate
 from marathond.practice.script import Practice
 from tests.support.codex_env import VERSION, codex_tree

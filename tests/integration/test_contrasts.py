@@ -14,9 +14,9 @@ from marathond.cli.client import call
 from marathond.core.compare import compare
 from marathond.core.compare.result import Metric
 from marathond.core.results import Contrast, Results
-from marathond.ledger.open import open_readonly
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs.results import read_results
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 

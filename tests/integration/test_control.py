@@ -19,8 +19,8 @@ from marathond.cli.client import DaemonDown, call
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
 from marathond.service import control, protocol
 from marathond.service.control import ControlServer, make_way
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.peers import Peer, may_command, peer_of
-from marathond.service.protocol import CallFailed, Exit
 
 pytestmark = pytest.mark.anyio
 TEMP = Path(tempfile.gettempdir()).resolve()

@@ -19,8 +19,8 @@ from anyio import to_thread
 from marathond.cli.client import call
 from marathond.service import control, protocol
 from marathond.service.control import ControlServer
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.peers import Peer, group_id
-from marathond.service.protocol import CallFailed, Exit
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 from tests.support.stranger import UID, as_user, connected, heard, let_in, poured

@@ -15,7 +15,7 @@ import pytest
 
 from marathond.agents.codex import drive
 from marathond.agents.loopx import profile
-from marathond.core.model import LoopXProfile
+from marathond.core.names import LoopXProfile
 from marathond.practice.script import Practice
 from marathond.staging.manifest import StagedTree
 from tests.support import loopx_agent

@@ -17,7 +17,8 @@ import pytest
 from marathond.agents.codex import drive, harness
 from marathond.agents.loopx import profile
 from marathond.core.errors import GateFailed
-from marathond.core.model import Arm, Drive, EndedBy, LoopXArm, LoopXProfile
+from marathond.core.model import Arm, LoopXArm
+from marathond.core.names import Drive, EndedBy, LoopXProfile
 from marathond.practice.script import Practice
 from tests.support import loopx_agent
 from tests.support.codex_trial import LOOPX_PACKAGE, ListLog, codex_arm, codex_trial

@@ -22,7 +22,8 @@ from marathond.agents.loopx import gates, goal, profile
 from marathond.agents.loopx.commands import Refused, call
 from marathond.agents.loopx.goal import Goal
 from marathond.core.errors import GateFailed
-from marathond.core.model import Arm, Drive, LoopXArm, LoopXProfile, Mount
+from marathond.core.model import Arm, LoopXArm, Mount
+from marathond.core.names import Drive, LoopXProfile
 from marathond.ports.agent import Environment
 from marathond.ports.engine import ExecSpec
 from marathond.practice.script import Practice

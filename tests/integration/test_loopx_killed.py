@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from marathond.agents.codex.receipt import validated
-from marathond.core.model import LoopXProfile
+from marathond.core.names import LoopXProfile
 from marathond.practice.script import Practice
 from tests.support import loopx_agent
 from tests.support.loopx_env import loopx_wanted

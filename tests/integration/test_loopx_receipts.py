@@ -19,7 +19,7 @@ from marathond.agents.codex.harness import LoopX
 from marathond.agents.codex.receipt import CodexReceipt, validated
 from marathond.agents.codex.receipt_loopx import LoopXPart
 from marathond.agents.loopx import goal, left, profile
-from marathond.core.model import LoopXProfile
+from marathond.core.names import LoopXProfile
 from marathond.ledger.verbs import treatments
 from marathond.practice.script import Practice
 from marathond.staging.store import StagedTree

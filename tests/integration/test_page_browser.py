@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.service.doctor.scratch import Scratch
 from marathond.service.page import keeper
 from marathond.service.page.address import Port

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from marathond.core.errors import Refused
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.service.doctor.scratch import Scratch
 from marathond.service.page import keeper, server
 from marathond.service.page.address import Port, Socket

@@ -9,7 +9,7 @@ import pytest
 from anyio import to_thread
 
 from marathond.cli.client import call
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from marathond.core.model import NetworkPolicy, Task
+from marathond.core.model import Task
+from marathond.core.names import NetworkPolicy
 from marathond.core.score import ScoreReading
 from marathond.ports.engine import ExecSpec
 from tests.support.yard import HALFWAY, TESTS, sample, yard

@@ -14,7 +14,7 @@ import pytest
 
 from marathond.demo.host import SetupError
 from marathond.gateway.files import Listener, key_hash, read_ack, write_json, write_listener
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 from tests.conftest import IN_CI
 from tests.support.rig import make_task
 from tests.support.systemd_box import CONFIG, ROOT, STATE, Box, booted_box, missing

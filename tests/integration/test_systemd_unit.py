@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from marathond.demo.host import SetupError, need_tools
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 from tests.conftest import IN_CI
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"

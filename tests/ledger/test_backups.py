@@ -16,7 +16,8 @@ from marathond.cli import house
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
-from marathond.ledger.migrate import LATEST, back_up
+from marathond.ledger.migrate import back_up
+from marathond.ledger.version import LATEST
 
 ROOM = 300_000
 """Bytes of the small disk: less than an empty ledger has."""

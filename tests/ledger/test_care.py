@@ -26,7 +26,8 @@ from marathond.ledger import migrate as m
 from marathond.ledger import open as opening
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
-from marathond.ledger.open import open_for_daemon, open_readonly
+from marathond.ledger.open import open_for_daemon
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs.trials import unfinished
 from marathond.ledger.writer import in_transaction
 

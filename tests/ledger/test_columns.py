@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 from support.ledgers import T0, bring_to, cell, fill, memory_ledger
 
-from marathond.core.results import Column
+from marathond.core.columns import Column
 from marathond.ledger.verbs.columns import columns_of
 
 

@@ -17,7 +17,7 @@ from marathond.ledger.verbs.happened import ALL, Happening, marks, newest, since
 from marathond.ledger.verbs.happened_sources import SOURCES, Of
 from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.decisions import reopen_admission
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support import ledgers as have
 
 T0 = have.T0

@@ -19,7 +19,7 @@ from marathond.core.audit.rules import RULES
 from marathond.core.errors import Refused
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
-from marathond.ledger.open import open_readonly
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import admission, artifacts, audit, campaigns, imports, notices, operator, runs, trials
 from marathond.ledger.verbs.imports import Details, ImportedCell, ImportedTrial, Withdrawal
 from marathond.ledger.verbs.results import read_results

@@ -13,7 +13,8 @@ import pytest
 from marathond.core.errors import LedgerRefused
 from marathond.ledger.connect import connect
 from marathond.ledger.errors import RuleBroken
-from marathond.ledger.open import open_for_daemon, open_readonly
+from marathond.ledger.open import open_for_daemon
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import runs
 from marathond.ledger.writer import SqliteLedger
 from marathond.service.offline import offline_writer

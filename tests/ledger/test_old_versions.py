@@ -16,7 +16,8 @@ from marathond.core.audit.rules import RULES, looks
 from marathond.ledger import migrate as m
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
-from marathond.ledger.open import open_for_daemon, open_readonly
+from marathond.ledger.open import open_for_daemon
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import audit, trials
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "ledgers"

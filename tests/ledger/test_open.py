@@ -21,8 +21,9 @@ from marathond.core.errors import LedgerRefused, Refused
 from marathond.ledger import lock, place
 from marathond.ledger.adopt import How, adopt
 from marathond.ledger.connect import connect
-from marathond.ledger.open import OpenedLedger, create, open_for_daemon, open_readonly
+from marathond.ledger.open import OpenedLedger, create, open_for_daemon
 from marathond.ledger.place import read_identity
+from marathond.ledger.readonly import open_readonly
 
 HOST = "build7"
 SINCE = "14:13Z"
@@ -265,7 +266,7 @@ def test_f05_read_only_disk_is_refused_and_still_readable(small_disk: Path) -> N
 def _as_nobody(path: Path) -> str:
     """Read the ledger in a process that may write nothing; its answer or its error."""
     code = (
-        "import os, sys; from pathlib import Path; from marathond.ledger.open import open_readonly\n"
+        "import os, sys; from pathlib import Path; from marathond.ledger.readonly import open_readonly\n"
         "os.setgid(65534); os.setuid(65534)\n"
         "c = open_readonly(Path(sys.argv[1])); print(c.execute('select count(*) from run').fetchone()[0])"
     )

@@ -10,7 +10,7 @@ from support import ledgers as help
 from support.ledgers import ENGINE, T0, arm, bring_to, cell, daemon_void, fill, let_go, memory_ledger, start_verifier, submission
 
 from marathond.core.errors import Refused
-from marathond.ledger.verbs import admission, findings, networks, operator, show, status, trials
+from marathond.ledger.verbs import admission, findings, networks, operator, pools, show, status, trials
 from marathond.ledger.verbs.networks import NetworkSeen
 
 
@@ -242,7 +242,7 @@ def test_b03_b04_lease_outlives_trial_and_claim_until_the_network_is_seen_gone(c
     assert (lease.trial_id, lease.trial_state, lease.leaked_at_ms) == (admitted.trial_id, "scored", None)
     assert networks.removal_failed(c, lease.lease_id, now_ms=T0 + 1) == 1
     assert networks.removal_failed(c, lease.lease_id, now_ms=T0 + 2) == 2
-    pool = networks.pool(c, ENGINE)
+    pool = pools.pool(c, ENGINE)
     assert (pool.live, pool.leaked) == (1, 1)
     (lease,) = networks.leases(c, ENGINE)
     assert (lease.leaked_at_ms, lease.removal_failed_at_ms, lease.remove_attempts) == (T0 + 1, T0 + 2, 2)

@@ -20,7 +20,7 @@ from support.illegal_truth import TRUTH, plant_truth
 from support.ledgers import STATES, T0, arm, bring_to, cell, fill, let_go, memory_ledger, start_verifier, submission, task
 
 from marathond.core.lifecycle import TRANSITIONS
-from marathond.core.model import LIVE_STATES
+from marathond.core.names import LIVE_STATES
 from marathond.ledger.errors import UNIQUE_RULES, RuleBroken, rule_of, translate
 from marathond.ledger.verbs import admission, artifacts, findings, operator, settings
 from marathond.ledger.verbs.artifacts import ArtifactRecord

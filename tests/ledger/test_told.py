@@ -14,7 +14,8 @@ from marathond.core.arms import arm_to_data
 from marathond.core.disclosure import Conditions, TaskFacts
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import Refused
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, NetworkPolicy
+from marathond.core.model import Arm, CodexArm
+from marathond.core.names import AgentKind, Drive, NetworkPolicy
 from marathond.ledger.verbs import campaigns
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
 from marathond.ledger.verbs.disclosures import Disclosed, of_arm, told

@@ -13,7 +13,8 @@ from pathlib import Path
 from marathond.agents.command import OUTPUT, STATUS
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed
-from marathond.core.model import Arm, EndedBy, Mount, Task
+from marathond.core.model import Arm, Mount, Task
+from marathond.core.names import EndedBy
 from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 from tests.sim.programs import FAKE_SERVER

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.score import read_score
 from marathond.flow.verify import PREPARE
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER

@@ -15,7 +15,8 @@ from unittest import mock
 
 from marathond.agents.command import CommandAgent
 from marathond.core.errors import EngineTimeout, GateFailed
-from marathond.core.model import Arm, TrialState
+from marathond.core.model import Arm
+from marathond.core.names import TrialState
 from marathond.core.score import ScoreReading
 from marathond.core.score.model import Number
 from marathond.flow import environment, grading, recovery, sweeper, teardown, trial, verify, watching

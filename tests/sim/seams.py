@@ -33,7 +33,8 @@ from trio._core._mock_clock import MockClock
 
 from marathond.agents.registry import AGENTS
 from marathond.core.errors import ArtifactError
-from marathond.core.model import AgentKind, NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import AgentKind, NetworkPolicy
 from marathond.core.subnets import AutoPool, NetworkSubnets, Occupied, auto_capacity
 from marathond.flow import environment, exporter
 from marathond.ledger.verbs.sql import one

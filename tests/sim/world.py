@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marathond.core.arms import arm_to_data
-from marathond.core.model import AfterAgent, AgentKind, Arm, Task
+from marathond.core.model import Arm, Task
+from marathond.core.names import AfterAgent, AgentKind
 from marathond.core.order import Order
 from marathond.core.subnets import Occupied
 from marathond.flow.world import Fixed

@@ -17,7 +17,8 @@ from typing import Any
 from anyio import to_thread
 
 from marathond.agents.codex.agent import CodexAgent
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, EndedBy, Mount, Task
+from marathond.core.model import Arm, CodexArm, Mount, Task
+from marathond.core.names import AgentKind, Drive, EndedBy
 from marathond.flow.collecting import copy_kept
 from marathond.flow.environment import make_run_dir, standard_mounts
 from marathond.gateway import netns

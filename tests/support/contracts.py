@@ -20,7 +20,8 @@ from marathond.agents.loopx import profile
 from marathond.agents.loopx.goal import Goal
 from marathond.agents.loopx.left_record import Left
 from marathond.core.arms import arm_from_data
-from marathond.core.model import Arm, trial_label
+from marathond.core.model import Arm
+from marathond.core.names import trial_label
 from marathond.practice.firsts import first_requests
 from tests.support.loopx_env import loopx_tree, loopx_wanted
 from tests.support.model_rig import ModelRan, model_campaign

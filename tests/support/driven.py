@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from marathond.agents.codex.transcript import NAME
-from marathond.core.model import EndedBy
+from marathond.core.names import EndedBy
 from marathond.ports.agent import AgentEnd
 from marathond.ports.engine import ExecSpec
 from tests.support.codex_trial import Trial

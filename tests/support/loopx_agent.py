@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from marathond.agents.loopx import goal, profile
-from marathond.core.model import LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import LoopXProfile
 
 LATEST = r"LOOPX_TURN=(?P<turn>[0-9TZ:-]+)"
 """Of a script whose steps stand in a wake: its id."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from marathond.agents.command import CommandAgent
 from marathond.agents.registry import AGENTS
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 from marathond.ports.agent import Environment
 
 ASK = r"""

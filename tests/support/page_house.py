@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.gateway import files
 from marathond.ledger.verbs import admission, findings, parks
 from marathond.ports.clock import SystemClock

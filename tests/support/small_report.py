@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from marathond.core.columns import Column
 from marathond.core.compare.result import (
     ArmSummary,
     AtK,
@@ -21,7 +22,7 @@ from marathond.core.compare.result import (
     Tasks,
     TheseTasks,
 )
-from marathond.core.results import ArmResult, Column, Contrast, DisclosureResult, FindingResult, Results, VoidResult
+from marathond.core.results import ArmResult, Contrast, DisclosureResult, FindingResult, Results, VoidResult
 from marathond.report.document import Report, make
 from tests.support.some_results import T0, a_cell, some_results
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from marathond.core.columns import columns
-from marathond.core.results import ArmResult, CellResult, Contrast, DisclosureResult, FindingResult, Results, VoidResult
+from marathond.core.results import ArmResult, CellResult, Contrast, DisclosureResult, FindingResult, Results, VoidResult, columns
 
 T0 = 1_790_000_000_000
 """2026-09-21T14:13:20Z."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.notices import Notice
 from marathond.core.paths import DaemonPaths
 from marathond.gateway import files

@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 
 import marathond.demo
-from marathond.core.model import Mount, NetworkPolicy, Task
+from marathond.core.model import Mount, Task
+from marathond.core.names import NetworkPolicy
 from marathond.core.score import ScoreReading, read_score
 from marathond.demo.docker_http import Docker
 from marathond.engine.docker import DockerEngine

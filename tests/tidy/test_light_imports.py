@@ -52,6 +52,20 @@ def test_the_command_that_is_looked_at_really_runs() -> None:
     assert "marathond.cli.status" in loaded_by(STATUS)
 
 
+def test_status_loads_no_more_of_the_house_than_it_shows() -> None:
+    """Two thirds of its time are imports, most of that the classes of what it does not use."""
+    heavy = {"core.model", "core.results", "ledger.migrate", "ledger.lock", "ledger.open", "ledger.verbs.networks", "service.protocol"}
+    loaded = loaded_by(STATUS)
+    assert not loaded & {f"marathond.{name}" for name in heavy} and not loaded & {
+        "socket",
+        "typer",
+        "rich",
+        "pydantic",
+        "anyio",
+        "aiosqlite",
+    }
+
+
 def test_the_look_at_what_is_loaded_can_see_it() -> None:
     assert {"numpy", "scipy"} <= loaded_by("import marathond.core.compare.whole")
 

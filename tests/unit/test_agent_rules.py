@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from marathond.core.agent_rules import BY_RULE, of_agent
-from marathond.core.model import EndedBy
+from marathond.core.names import EndedBy
 
 TURN = ["turn_intended", "turn_started", "turn_completed"]
 

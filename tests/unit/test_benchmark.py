@@ -10,7 +10,8 @@ import pytest
 
 from marathond.core.benchmark import NOT_RUN, UNSEEN, Known, KnownTask, Mark, Support, limits_differ, marks_differ, names_differ
 from marathond.core.errors import ConfigError
-from marathond.core.model import AfterAgent, NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Task, Unrunnable
+from marathond.core.names import AfterAgent, NetworkPolicy
 from marathond.service import benchmark
 from marathond.service.settings import Settings, load, origins
 from marathond.service.settings_errors import ConfigErrors

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marathond.core.breaker import LONGEST, OF_ENGINE, OWN_ENDS, Probe, Trying, Verdict, pause_ms, verdict, worst
-from marathond.core.model import TrialState
+from marathond.core.names import TrialState
 from marathond.core.plan import Host, Limits, OpenCell, Plan, Snapshot, Stop, plan
 
 

@@ -16,9 +16,9 @@ from marathond.core.capacity import OneMore, outlook
 from marathond.core.money import NUSD, Purse
 from marathond.core.plan import Holding, Host, Limits, OpenCell, Snapshot, Stop, plan
 from marathond.service.doctor.scratch import Scratch
+from marathond.service.exits import CallFailed
 from marathond.service.knobs import KNOBS
 from marathond.service.picture.capacity import Capacity, gather_capacity, limits_from
-from marathond.service.protocol import CallFailed
 
 LIMITS = Limits(concurrency=4, reserve_memory_mb=512)
 HOST = Host(ncpu=16, memory_mb=32_768, networks_free=60, networks_capacity=64)

@@ -14,7 +14,8 @@ import pytest
 from marathond.agents.codex import contract, declares
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import shape
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.names import AgentKind, Drive, LoopXProfile
 from marathond.ledger.verbs import agentlog, campaigns, shapes
 from marathond.ledger.verbs.campaigns import ArmRow
 from marathond.service.treatment import arm_treatment, treatment_hash

@@ -16,7 +16,7 @@ from marathond.core.paths import DaemonPaths, daemon_paths
 from marathond.ledger.verbs import findings
 from marathond.service.doctor import plants_bias
 from marathond.service.doctor.scratch import Scratch
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 
 @pytest.fixture

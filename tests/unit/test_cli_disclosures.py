@@ -11,7 +11,8 @@ import pytest
 
 from marathond.core.arms import arm_to_data
 from marathond.core.disclosure import Conditions
-from marathond.core.model import Arm, NetworkPolicy, Unrunnable
+from marathond.core.model import Arm, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.ledger.verbs import campaigns
 from marathond.ledger.verbs.campaigns import ArmRow
 from marathond.service.disclosing import LOOKED_AT, conditions, configured, task_facts

@@ -13,7 +13,7 @@ import pytest
 from marathond.agents.codex.treatment import Told
 from marathond.agents.loopx import left, profile
 from marathond.cli import show, show_loopx
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.ledger.verbs import agentlog
 from tests.support import ledgers as have
 from tests.unit.test_codex_receipt import Log

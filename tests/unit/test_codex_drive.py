@@ -13,7 +13,8 @@ from marathond.agents.codex import drive
 from marathond.agents.codex.actions import Action, Again, CarryOut, End, Fail, First, Listen, StartThread
 from marathond.agents.codex.drive import decide
 from marathond.agents.codex.state import Pending, State, fold
-from marathond.core.model import CodexArm, Drive, EndedBy
+from marathond.core.model import CodexArm
+from marathond.core.names import Drive, EndedBy
 
 Entry = tuple[str, dict[str, Any]]
 

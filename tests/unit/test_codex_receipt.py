@@ -19,7 +19,8 @@ from marathond.agents.codex.databases import Database
 from marathond.agents.codex.rollout import Rollout, TurnBegan, Used
 from marathond.agents.codex.shapes import Tokens
 from marathond.agents.codex.traffic import Traffic
-from marathond.core.model import Arm, Drive, EndedBy
+from marathond.core.model import Arm
+from marathond.core.names import Drive, EndedBy
 from marathond.ports.agent import Finished, Kept, LogEntry, ReceiptInvalid, Remark, RunDir, Spent
 from tests.support.codex_rollouts import ABOUT, AT, events, family, recorded, tokens
 from tests.support.codex_trial import ListLog, codex_arm

@@ -18,7 +18,8 @@ from marathond.agents.codex.rollout import Ran, Rollout, sha256
 from marathond.agents.codex.traffic import Commanded, Traffic
 from marathond.agents.codex.treatment import Told
 from marathond.agents.loopx import left, profile
-from marathond.core.model import Drive, LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import Drive, LoopXProfile
 from marathond.ports.agent import ReceiptInvalid, Remark
 from tests.support.codex_rollouts import ABOUT, AT, events
 from tests.support.codex_trial import codex_arm

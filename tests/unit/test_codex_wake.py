@@ -16,7 +16,8 @@ from marathond.agents.codex.drive import decide
 from marathond.agents.codex.harness import Receipts
 from marathond.agents.codex.shapes import Item
 from marathond.agents.codex.state import Pending, fold
-from marathond.core.model import CodexArm, Drive, EndedBy, LoopXArm, LoopXProfile
+from marathond.core.model import CodexArm, LoopXArm
+from marathond.core.names import Drive, EndedBy, LoopXProfile
 
 Entry = tuple[str, dict[str, Any]]
 LOOPX = LoopXArm("loopx@0", "2.1.1", "sha256", profile=LoopXProfile.GENERIC_CLI)

@@ -11,7 +11,7 @@ from marathond.core.compare import compare
 from marathond.core.compare.rates import holm
 from marathond.core.errors import Refused
 from marathond.core.results import Contrast
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 from tests.support.some_results import T0, a_campaign
 
 RESULTS = replace(a_campaign(tasks=8, replicates=3), contrasts=(Contrast("goal", "plain", T0, 0), Contrast("ssh-goal", "plain", T0, 0)))

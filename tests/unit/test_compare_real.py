@@ -15,7 +15,7 @@ import scipy.stats
 from marathond.core.compare import compare
 from marathond.core.compare.result import Comparison, Metric
 from marathond.core.results import CellResult, Contrast, Results
-from marathond.ledger.open import open_readonly
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs.results import read_results
 from marathond.service.importing.run import Wanted, carry_out, plan
 from tests.support.ledgers import T0, file_ledger

@@ -17,7 +17,8 @@ from marathond.agents.loopx import left_record
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import ABSENT, Declared, Difference, differences, shape, tools_of, undeclared, undelivered
 from marathond.core.contract_rules import Asked, contracts_differ
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.names import AgentKind, Drive, LoopXProfile
 from marathond.flow.contracts import readable
 from marathond.ledger.verbs.stored import StoredArm
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 
 
 @pytest.mark.parametrize("argv", [["report", "--columns"], ["plan", "--help"], ["--version"]])

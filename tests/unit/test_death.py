@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marathond.core.death import Proc, judge
-from marathond.core.model import AfterAgent
+from marathond.core.names import AfterAgent
 
 MAIN = Proc(100, 1, 100, 5, "sh -c idle")
 SLEEP = Proc(101, 100, 100, 6, "sleep 86400")

@@ -13,7 +13,7 @@ from marathond.cli.diff import flat, render, side, without_secrets
 from marathond.cli.output import Screen, json_text
 from marathond.core.unlike import Change, Done, Side, Unlike, unlike
 from marathond.ledger.verbs import campaigns
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support import ledgers as have
 
 

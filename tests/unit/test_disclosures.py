@@ -14,7 +14,8 @@ from marathond.agents.codex import config
 from marathond.core import model
 from marathond.core.disclosure import Conditions, Disclosure, TaskFacts
 from marathond.core.disclosures import CODES, LOOKED_AT, disclosures
-from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Drive, LoopXArm, LoopXProfile, Mount, NetworkPolicy
+from marathond.core.model import Arm, CodexArm, LoopXArm, Mount
+from marathond.core.names import AfterAgent, AgentKind, Drive, LoopXProfile, NetworkPolicy
 
 CODEX = CodexArm(package="codex-0.171.0-abc", version="0.171.0", model="gpt-6.2-sol", effort="high")
 

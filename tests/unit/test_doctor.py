@@ -28,8 +28,8 @@ from marathond.service.doctor.plants import PLANTS
 from marathond.service.doctor.run import Proof, loud, prove_rules, unproven
 from marathond.service.doctor.scratch import Scratch
 from marathond.service.doctor.source import DEAD, HOUSE, NOTHING, OK, UNKNOWN, Daemon, Place, Source
+from marathond.service.exits import Exit
 from marathond.service.picture.reader import daemon_life
-from marathond.service.protocol import Exit
 from tests.support import well as house
 from tests.support.published import printed
 

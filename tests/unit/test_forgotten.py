@@ -1,4 +1,4 @@
-"""When an exec that the engine has forgotten counts as ended."""
+"""When an exec that the engine has forgotten counts as ended (fault b11); an engine that is away says nothing of that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marathond.agents import forgotten
-from marathond.core.errors import EngineUnreachable, NotFound
+from marathond.core.errors import EngineTimeout, EngineUnreachable, NotFound
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +37,12 @@ class Looks:
         ([[]], 2),
         ([[INIT], [OURS, OTHER], [OTHER], [OTHER]], 4),  # just started: not by the wrapper's name yet
         ([[OURS], [], [OURS], [], []], 5),
-        ([EngineUnreachable("container.top", 0, "away"), [OURS], EngineUnreachable("container.top", 0, "away"), [], []], 5),
+        ([EngineUnreachable("container.top", 0, "away"), [OURS], EngineTimeout("container.top", 0, "no answer"), [], []], 5),
         ([[OURS], NotFound("container.top", 404, "gone")], 2),
         ([NotFound("container.top", 404, "gone")], 1),
     ],
 )
-async def test_it_has_ended_when_two_looks_in_a_row_do_not_see_it(
+async def test_b11_it_has_ended_when_two_looks_in_a_row_do_not_see_it(
     looks: Sequence[Sequence[str] | Exception], asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forgotten, "POLL_S", 0.0)

@@ -17,7 +17,7 @@ from marathond.cli import ctl
 from marathond.core.paths import daemon_paths
 from marathond.ledger import lock
 from marathond.ledger.connect import connect
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 from tests.support import ledgers as have
 from tests.support.old_runs import Trial, job_folder, passed, plant, put
 

@@ -10,7 +10,8 @@ import pytest
 from marathond.agents.loopx.goal import Goal, Paths
 from marathond.agents.loopx.left_record import Left, record
 from marathond.core.contract import differences
-from marathond.core.model import LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import LoopXProfile
 
 TASK = "Do it.\n"
 

@@ -14,7 +14,8 @@ from marathond.agents.loopx.commands import Refused, answer_of, words
 from marathond.agents.loopx.goal import PLACEHOLDERS, Goal, Paths, read_body, read_todos
 from marathond.agents.loopx.quota import Quota, read_quota
 from marathond.core.errors import GateFailed
-from marathond.core.model import LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import LoopXProfile
 
 LOCAL = {"recommended_interval_minutes": 3, "max_interval_minutes": 10, "unchanged_poll_backoff_multiplier": 2, "after_limit": "continue"}
 RUN: dict[str, Any] = {

@@ -14,7 +14,7 @@ import pytest
 
 from marathond.cli import ctl
 from marathond.cli import report as command
-from marathond.service.protocol import CallFailed
+from marathond.service.exits import CallFailed
 from tests.support.published import printed
 from tests.support.report_ledger import CAMPAIGN, ReportLedger, report_ledger
 

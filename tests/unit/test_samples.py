@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import marathond.demo
-from marathond.core.model import NetworkPolicy, Task
+from marathond.core.model import Task
+from marathond.core.names import NetworkPolicy
 from marathond.tasks.dataset import harbor_digest
 from marathond.tasks.digest import scan
 from marathond.tasks.harbor import read_task

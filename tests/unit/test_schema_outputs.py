@@ -23,7 +23,7 @@ from marathond.cli import ctl
 from marathond.cli.output import flat, json_text
 from marathond.ledger.connect import connect
 from marathond.ledger.verbs import findings, runs
-from marathond.service.protocol import Exit
+from marathond.service.exits import Exit
 from tests.support import ledgers as have
 from tests.support.big_ledger import fill_big
 from tests.support.cli_rig import Rig, living_rig, mixed, now_ms

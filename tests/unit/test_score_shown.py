@@ -7,8 +7,7 @@ from typing import Any
 
 from marathond.cli import show_scores
 from marathond.cli.output import Screen
-from marathond.core.columns import counted, expected
-from marathond.core.results import Column
+from marathond.core.columns import Column, counted, expected
 from marathond.core.score import EXTRACTOR, parse, read_score
 from marathond.flow.score_row import score_row
 from marathond.ledger.verbs.show import ScoreShown

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from marathond.core.errors import ConfigError
-from marathond.core.model import AfterAgent, Arm, Mount
+from marathond.core.model import Arm, Mount
+from marathond.core.names import AfterAgent
 from marathond.service.settings import Settings, load, origins
 from marathond.service.settings_errors import ConfigErrors
 

@@ -9,7 +9,8 @@ import pytest
 
 from marathond.core.arms import arm_from_data, arm_to_data
 from marathond.core.errors import ConfigError
-from marathond.core.model import Arm, CodexArm, Drive, LoopXArm, LoopXProfile
+from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.names import Drive, LoopXProfile
 from marathond.service.settings import Settings, load
 from marathond.service.treatment import Change, arm_treatment, change_of, treatment_hash
 from marathond.staging import pins, pins_loopx

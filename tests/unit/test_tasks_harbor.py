@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marathond.core.model import Healthcheck, NetworkPolicy, Task, Unrunnable
+from marathond.core.model import Healthcheck, Task, Unrunnable
+from marathond.core.names import NetworkPolicy
 from marathond.tasks.harbor import read_task, strip_canary
 from marathond.tasks.support import check_host
 

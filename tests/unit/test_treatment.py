@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marathond.core.canonical import canonical_json
-from marathond.core.model import AfterAgent, AgentKind, Arm, CodexArm, Mount
+from marathond.core.model import Arm, CodexArm, Mount
+from marathond.core.names import AfterAgent, AgentKind
 from marathond.service.knobs import KNOBS
 from marathond.service.settings import Settings, load, origins
 from marathond.service.treatment import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from marathond.agents.codex.state import Pending
-from marathond.core.model import EndedBy
+from marathond.core.names import EndedBy
 
 
 @dataclass(frozen=True, slots=True)

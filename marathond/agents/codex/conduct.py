@@ -34,7 +34,7 @@ from marathond.agents.codex.state import OPERATORS, PACED, Pending, State
 from marathond.agents.codex.story import Story
 from marathond.agents.codex.transcript import NAME, Transcript
 from marathond.core.errors import GateFailed
-from marathond.core.model import Drive, EndedBy
+from marathond.core.names import Drive, EndedBy
 from marathond.ports.agent import AgentEnd, Environment
 from marathond.ports.clock import SystemClock
 

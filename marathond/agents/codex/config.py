@@ -15,7 +15,8 @@ from typing import Any
 
 import tomli_w
 
-from marathond.core.model import CodexArm, Drive
+from marathond.core.model import CodexArm
+from marathond.core.names import Drive
 
 PROVIDER = "marathond"
 KEY_VARIABLE = "MARATHOND_MODEL_KEY"

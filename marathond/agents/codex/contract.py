@@ -16,7 +16,8 @@ from typing import Any, Literal
 from marathond.agents.codex.config import PROVIDER
 from marathond.agents.loopx import left_record
 from marathond.core.contract import NAME, tools_of
-from marathond.core.model import CodexArm, Drive, LoopXProfile
+from marathond.core.model import CodexArm
+from marathond.core.names import Drive, LoopXProfile
 
 Surface = Literal["direct", "code"]
 SURFACES: tuple[Surface, ...] = ("direct", "code")

@@ -13,7 +13,8 @@ from marathond.agents.codex.contract import METADATA
 from marathond.agents.loopx import left_record
 from marathond.core.arms import arm_to_data
 from marathond.core.contract import Declared, Difference, Path, differences
-from marathond.core.model import Arm, CodexArm, Drive
+from marathond.core.model import Arm, CodexArm
+from marathond.core.names import Drive
 
 GOAL_TOOLS = ("get_goal", "create_goal", "update_goal")
 SKILLS = "skills_instructions"

@@ -36,7 +36,8 @@ from typing import Any, Literal
 from marathond.agents.codex.actions import Action, Again, CarryOut, End, Fail, First, Listen, Look, StartThread
 from marathond.agents.codex.state import State, TurnEnd
 from marathond.agents.codex.wake import after_wake
-from marathond.core.model import CodexArm, Drive, EndedBy
+from marathond.core.model import CodexArm
+from marathond.core.names import Drive, EndedBy
 
 CONTINUE = "Continue."
 """The text of a plain arm's turn after one that the infrastructure failed."""

@@ -38,7 +38,8 @@ from marathond.agents.pinned import open_regular
 from marathond.core.death import Proc, judge
 from marathond.core.detached import detached_argv
 from marathond.core.errors import EngineTimeout, GateFailed
-from marathond.core.model import AfterAgent, CodexArm
+from marathond.core.model import CodexArm
+from marathond.core.names import AfterAgent
 from marathond.ports.agent import Environment, GatePassed, ModelAccess
 from marathond.ports.engine import ExecSpec
 from marathond.ports.leaving import last_act

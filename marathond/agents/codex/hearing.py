@@ -28,7 +28,7 @@ from marathond.agents.codex.notices import (
 from marathond.agents.codex.shapes import Goal, Turn
 from marathond.agents.codex.state import State
 from marathond.agents.codex.story import Story
-from marathond.core.model import Drive
+from marathond.core.names import Drive
 from marathond.ports.agent import Environment
 
 WARNINGS_LOGGED = 50

@@ -53,7 +53,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from marathond.core.model import EndedBy
+from marathond.core.names import EndedBy
 
 PACED = frozenset({"quota", "turn_completed", "stalled"})
 """Kinds after which there may be a pause: it counts from the last of them, so that a next life waits for the rest of it only."""

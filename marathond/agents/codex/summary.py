@@ -21,7 +21,8 @@ from marathond.agents.codex.rollout import Called, Ran, Rollout, TurnBegan, Turn
 from marathond.agents.codex.rollout_shapes import Tokens
 from marathond.agents.codex.traffic import Traffic
 from marathond.agents.codex.treatment import Told
-from marathond.core.model import CodexArm, EndedBy
+from marathond.core.model import CodexArm
+from marathond.core.names import EndedBy
 from marathond.core.text import iso_utc
 from marathond.ports.agent import Finished, Remark, Spent
 

@@ -22,7 +22,8 @@ from marathond.agents.codex.traffic import Commanded
 from marathond.agents.loopx import profile
 from marathond.agents.loopx.calls import calls
 from marathond.agents.loopx.left import Events, Todos
-from marathond.core.model import CodexArm, Drive, LoopXArm
+from marathond.core.model import CodexArm, LoopXArm
+from marathond.core.names import Drive
 from marathond.ports.agent import Finished, Remark
 
 NOT_DELIVERED, UNUSED = "treatment_not_delivered", "treatment_unused"

@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 
 from marathond.agents.codex.actions import Action, Ask, End, Wake
 from marathond.agents.codex.state import Poll, State
-from marathond.core.model import CodexArm, EndedBy
+from marathond.core.model import CodexArm
+from marathond.core.names import EndedBy
 
 RUN_NOW = "run_now"
 

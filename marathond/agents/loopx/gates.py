@@ -32,7 +32,8 @@ from marathond.agents.loopx.commands import Refused, answer_of, tell
 from marathond.agents.loopx.goal import Goal
 from marathond.agents.loopx.quota import read_quota
 from marathond.core.errors import GateFailed
-from marathond.core.model import LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import LoopXProfile
 from marathond.ports.agent import Environment, GatePassed
 
 OBJECTIVE_CHARS = 4000

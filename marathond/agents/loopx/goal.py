@@ -13,7 +13,8 @@ from typing import Any
 from marathond.agents.loopx import profile
 from marathond.agents.loopx.commands import Refused, call, calls
 from marathond.agents.loopx.quota import Quota, read_quota
-from marathond.core.model import LoopXArm, LoopXProfile
+from marathond.core.model import LoopXArm
+from marathond.core.names import LoopXProfile
 from marathond.ports.agent import Environment
 
 GOAL_ID, AGENT_ID = "marathon-task", "codex-main"

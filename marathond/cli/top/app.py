@@ -26,12 +26,12 @@ from marathond.cli.top.look import Looked, Place, finding_words, look, square_wo
 from marathond.cli.top.trial import TrialScreen
 from marathond.cli.top.void import VoidDialog
 from marathond.core.errors import MarathonError
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean, clock
+from marathond.service.exits import Exit
 from marathond.service.picture.board import MARKS
 from marathond.service.picture.status import Status
 from marathond.service.picture.words import waiting_words
-from marathond.service.protocol import Exit
 
 EVERY_S = 2.0
 _SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}

@@ -13,7 +13,7 @@ from marathond.cli import show
 from marathond.cli.happened import of_filters, words
 from marathond.cli.output import Screen
 from marathond.core.errors import MarathonError
-from marathond.core.model import LIVE_STATES
+from marathond.core.names import LIVE_STATES
 from marathond.core.paths import DaemonPaths
 from marathond.core.text import clean
 from marathond.ledger.verbs.findings import FindingRow

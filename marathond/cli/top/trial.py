@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Header, RichLog, Static, TabbedContent, TabPane
 
 from marathond.cli.top.look import Log, Place, trial_lines
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 LOG_LINES = 5000
 """Kept of a log; what is older is in ``marathonctl logs``."""

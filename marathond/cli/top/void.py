@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Switch
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 
 class VoidDialog(ModalScreen[tuple[str, bool] | None]):

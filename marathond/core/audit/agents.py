@@ -12,7 +12,7 @@ from marathond.core.audit.arms import asked, shares
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import compared_arms, labels, lasting
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 DEAD = "dead_agent"
 DEAD_IN_A_ROW = 5

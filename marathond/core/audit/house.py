@@ -9,7 +9,7 @@ from __future__ import annotations
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import labels, lasting, plural, some
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 LEAKED_MS = 30 * 60_000
 WAL_BYTES = 64 << 20

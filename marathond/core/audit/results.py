@@ -12,7 +12,7 @@ from math import comb
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, compared_arms, labels, of_kind, per_arm, plural, scored, some
-from marathond.core.model import AgentKind, trial_label
+from marathond.core.names import AgentKind, trial_label
 from marathond.core.ourside import LOG
 
 UNLIKELY = 0.01

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
-from marathond.core.model import AgentKind
+from marathond.core.names import AgentKind
 
 AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
 """Trials of a task whose verifier had to run twice, and their share, before it is called flaky: one or two are accidents."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from marathond.core.audit.facts import Facts, TrialFact
-from marathond.core.model import AgentKind, trial_label
+from marathond.core.names import AgentKind, trial_label
 from marathond.core.text import duration
 
 REFERENCES = frozenset({AgentKind.ORACLE.value, AgentKind.NOP.value})

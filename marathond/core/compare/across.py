@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from marathond.core.columns import Column
 from marathond.core.errors import Refused
-from marathond.core.results import ArmResult, CellResult, Column, Contrast, Results
+from marathond.core.results import ArmResult, CellResult, Contrast, Results
 
 NAMED = 8
 """Tasks named in one note."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from marathond.core.errors import Refused
 from marathond.core.keeping import Kind, Trial
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.sql import LIVE, changed, marks, one
 

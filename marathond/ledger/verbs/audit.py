@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, FindingFact, LeaseFact, ReviewFact, TrialFact
-from marathond.core.model import AgentKind
 from marathond.core.model_rules import AGENTS_OWN
+from marathond.core.names import AgentKind
 from marathond.core.score import RULE
 from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.verbs.runs import last_run

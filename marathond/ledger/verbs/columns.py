@@ -10,8 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from marathond.core.columns import NAMES, counted, expected
-from marathond.core.results import Column
+from marathond.core.columns import NAMES, Column, counted, expected
 from marathond.ledger.verbs.sql import one
 
 _PROFILE = """

@@ -15,7 +15,8 @@ from marathond.core.arms import arm_from_data
 from marathond.core.disclosure import Conditions, Disclosure, TaskFacts
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import Refused
-from marathond.core.model import Arm, NetworkPolicy
+from marathond.core.model import Arm
+from marathond.core.names import NetworkPolicy
 from marathond.ledger.verbs.sql import dump
 from marathond.ledger.verbs.stored import StoredArm, StoredTask, arms_of, tasks_of
 

@@ -1,7 +1,8 @@
-"""Pools, leases, quarantine: the subnet budget.
+"""A pool's settings, leases, quarantine: the subnet budget.
 
 Owns the rows that say "this network may exist".  A lease lives on alone after its trial until the network was seen gone, and it counts
-while it lives, leaked or not (faults b03, b04).  Must not compute subnets (core/subnets.py does).
+while it lives, leaked or not (faults b03, b04).  Must not compute subnets (core/subnets.py does) or count what is left of a pool
+(:mod:`marathond.ledger.verbs.pools`).
 """
 
 from __future__ import annotations
@@ -11,24 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marathond.ledger.verbs.sql import LIVE, changed, must, one, scalar
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRow:
-    """``total``, ``foreign_used``, ``host_used`` None: unknown.  ``live``/``leaked``: our leases."""
-
-    engine: str
-    mode: str
-    range: str
-    prefix: int
-    cap: int
-    margin: int
-    total: int | None
-    foreign_used: int | None
-    host_used: int | None
-    observed_at_ms: int | None
-    live: int
-    leaked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +106,6 @@ def observe_pool(
         (total, foreign_used, host_used, now_ms, engine),
     )
     changed(cursor, f"network pool of engine {engine}")
-
-
-_POOL = """
-SELECT engine, mode, range, prefix, cap, margin, total, foreign_used, host_used, observed_at_ms,
-    (SELECT count(*) FROM network_lease l WHERE l.engine = p.engine AND released_at_ms IS NULL) AS live,
-    (SELECT count(*) FROM network_lease l WHERE l.engine = p.engine AND released_at_ms IS NULL AND leaked_at_ms IS NOT NULL) AS leaked
-FROM network_pool p"""
-
-
-def pool(c: sqlite3.Connection, engine: str) -> PoolRow:
-    """:raises LookupError: no pool was set for that engine."""
-    return PoolRow(**dict(must(one(c, f"{_POOL} WHERE engine = ?", (engine,)), f"network pool of engine {engine}")))
-
-
-def pools(c: sqlite3.Connection) -> list[PoolRow]:
-    return [PoolRow(**dict(row)) for row in c.execute(f"{_POOL} ORDER BY engine").fetchall()]
 
 
 _LEASE = """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marathond.core.errors import Refused
-from marathond.core.model import cell_label, trial_label
+from marathond.core.names import cell_label, trial_label
 from marathond.ledger.verbs.as_read import row_as_read
 from marathond.ledger.verbs.parks import end_parks_by_person
 from marathond.ledger.verbs.selection import Touched, look_at, select_trials

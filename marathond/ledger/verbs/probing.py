@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from marathond.core.breaker import Probe, Trying
-from marathond.core.model import TrialState
+from marathond.core.names import TrialState
 from marathond.ledger.verbs import findings, settings
 from marathond.ledger.verbs.stops import stops
 

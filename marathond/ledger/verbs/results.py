@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from marathond.core.columns import columns
 from marathond.core.errors import Refused
-from marathond.core.model import trial_label
 from marathond.core.money import NUSD
-from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult
+from marathond.core.names import trial_label
+from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult, columns
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.readings import broken_off

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.ledger.verbs.sql import must, one
 
 

@@ -7,8 +7,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.core.model import LIVE_STATES, trial_label
-from marathond.core.results import Column
+from marathond.core.columns import Column
+from marathond.core.names import LIVE_STATES, trial_label
 from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
 from marathond.ledger.verbs.archive import ArchiveRow, PruneRow, kept_of
 from marathond.ledger.verbs.artifacts import ArtifactRecord

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from marathond.core.model import LIVE_STATES
 from marathond.core.money import MODEL_KINDS
+from marathond.core.names import LIVE_STATES
 from marathond.ledger.verbs.cells import cells_by_arm
 from marathond.ledger.verbs.findings import open_findings
-from marathond.ledger.verbs.networks import pools
+from marathond.ledger.verbs.pools import pools
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.settings import observations
 from marathond.ledger.verbs.sql import LIVE

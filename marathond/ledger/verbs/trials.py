@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.lifecycle import Event
-from marathond.core.model import BUDGET_ENDS
+from marathond.core.names import BUDGET_ENDS
 from marathond.ledger.verbs.sql import LIVE, NEWEST_RUN, changed, dump
 from marathond.ledger.verbs.voids import VoidSeen, newest_void, passes_used, void_by_daemon, voids_after
 

@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from marathond.core.model import trial_label
 from marathond.core.model_rules import Found, Outcome, Waits
 from marathond.core.money import Price, request_cost_nusd
+from marathond.core.names import trial_label
 from marathond.core.requests import (
     BURIED,
     HOLD_AT_MOST_MS,

@@ -25,7 +25,7 @@ from marathond.core.money import Price
 from marathond.engine.processes import read_stat
 from marathond.ledger.connect import connect, connect_memory, use_wal
 from marathond.ledger.migrate import migrate
-from marathond.ledger.open import open_readonly
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import campaigns, findings, networks, runs, settings, usage
 from marathond.ledger.verbs.campaigns import Submission
 from marathond.ledger.verbs.networks import NetworkSeen

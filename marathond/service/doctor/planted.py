@@ -13,7 +13,8 @@ from typing import Any
 
 from marathond.agents.codex.receipt import SCHEMA, validated
 from marathond.core.arms import arm_to_data
-from marathond.core.model import AgentKind, Arm, CodexArm, Drive, LoopXArm
+from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.names import AgentKind, Drive
 from marathond.core.requests import Begun, Ended, Event, Held, Released, Tokens, Who
 from marathond.core.text import iso_utc
 from marathond.ledger.verbs.campaigns import ArmRow, TaskRow

@@ -14,7 +14,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.ledger.verbs import admission, agentlog, artifacts, networks, operator, sql, trials, usage
 from marathond.ledger.verbs.artifacts import ArtifactRecord
 from marathond.ledger.verbs.trials import Fact, ScoreRow

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from marathond.core.money import MODEL_KINDS
 from marathond.flow.auditor import LOOKED
-from marathond.ledger.verbs import networks, runs, settings
+from marathond.ledger.verbs import networks, pools, runs, settings
 from marathond.ledger.verbs.settings import Observation
 from marathond.ledger.verbs.sql import marks, scalar
 from marathond.service.doctor import sources_files, sources_gateway
@@ -111,11 +111,11 @@ def _age(seen: Observation | None, run_id: int | None, most_ms: int, place: Plac
 
 def _networks(place: Place) -> Iterator[Source]:
     listed = {engine: at for engine, _, at in networks.networks_seen(place.c)}
-    pools = networks.pools(place.c)
+    found = pools.pools(place.c)
     missed, rest = _missed(place)
-    if not pools:
+    if not found:
         yield Source("networks", HOUSE, missed if rest else UNKNOWN, None, None, "pools", f"no pool was ever set{rest}")
-    for pool in pools:
+    for pool in found:
         at = pool.observed_at_ms if pool.mode == "auto" else max(filter(None, (pool.observed_at_ms, listed.get(pool.engine))), default=None)
         words = "the engine's networks were never listed" if at is None else f"listed {ago(place.now_ms - at)} ago"
         fresh = at is not None and place.now_ms - at <= FRESH_MS

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marathond.core.errors import ArtifactError
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.ledger.verbs.sql import LIVE
 from marathond.service.doctor.source import DEAD, NOTHING, OK, RESTED_MS, UNKNOWN, Place, Source
 from marathond.tasks.artifacts import read_bounded

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marathond.core.errors import ArtifactError
-from marathond.core.model import trial_label
 from marathond.core.money import MODEL_KINDS
+from marathond.core.names import trial_label
 from marathond.flow.ways import read_sign_of_life
 from marathond.gateway import files, journal_read
 from marathond.gateway.journal_read import Position

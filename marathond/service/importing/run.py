@@ -14,7 +14,7 @@ from pathlib import Path
 
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
 from marathond.core.text import printable
-from marathond.ledger.open import open_readonly
+from marathond.ledger.readonly import open_readonly
 from marathond.ledger.verbs import imports
 from marathond.ledger.verbs.imports import Known
 from marathond.service.importing.choose import Choice, choose

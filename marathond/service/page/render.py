@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from marathond import __version__
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean, clock, plural, span, when
 from marathond.service.page import words
 from marathond.service.page.trial import TrialView

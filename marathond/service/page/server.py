@@ -22,8 +22,9 @@ from aiohttp import web
 
 from marathond.core.canonical import canonical_json
 from marathond.core.errors import MarathonError, Refused
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import clean
+from marathond.service.exits import CallFailed, Exit
 from marathond.service.page import health, metrics, render
 from marathond.service.page.address import Address, Port, Socket, host_allowed
 from marathond.service.page.breaks import Breaks
@@ -32,7 +33,6 @@ from marathond.service.page.place import now_ms
 from marathond.service.page.render import STATIC
 from marathond.service.page.sources import Screens, Sources
 from marathond.service.picture.reader import number_of
-from marathond.service.protocol import CallFailed, Exit
 
 log = structlog.get_logger("marathond.page")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from marathond.core.errors import MarathonError
-from marathond.core.model import LIVE_STATES, Origin, block_label, cell_label, trial_label
 from marathond.core.money import dollars
+from marathond.core.names import LIVE_STATES, Origin, block_label, cell_label, trial_label
 from marathond.core.text import UNKNOWN, clean, fields, number, span, text_of, when
 from marathond.ledger.verbs.show import TrialShown, show
+from marathond.service.exits import CallFailed
 from marathond.service.page.place import Place, now_ms
 from marathond.service.page.words import LETTERS, Alert, alert
 from marathond.service.picture.money_words import short_count
 from marathond.service.picture.reader import check_trial, reading
 from marathond.service.picture.trial_log import log_of, tail
-from marathond.service.protocol import CallFailed
 
 TAIL_BYTES, TAIL_LINES, TAIL_LINE_MAX = 48 << 10, 120, 1_000
 EVENTS_MAX, FACTS_MAX, RECEIPT_MAX, ARTIFACTS_MAX, LOG_MAX, PARTS_MAX = 300, 80, 60, 60, 20, 60

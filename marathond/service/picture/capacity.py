@@ -16,7 +16,7 @@ from marathond.core.money import Rules
 from marathond.core.plan import Host, Limits, Waiting
 from marathond.ledger.verbs import admission
 from marathond.ledger.verbs import status as verbs
-from marathond.ledger.verbs.networks import PoolRow
+from marathond.ledger.verbs.pools import PoolRow
 from marathond.service.picture.eta import Eta, estimate
 from marathond.service.picture.money import Money, Provider
 from marathond.service.picture.status import Status, gather, limits_said, runs_instead, slots_now, work_left

@@ -6,17 +6,17 @@ starts from here.
 
 from __future__ import annotations
 
-import socket
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from marathond.core.model import trial_label
-from marathond.ledger.open import house_errors, open_readonly
+from marathond.core.names import trial_label
+from marathond.ledger.readonly import house_errors, open_readonly
 from marathond.ledger.verbs.runs import RunRow
-from marathond.service.protocol import CallFailed, Exit
+from marathond.service.exits import CallFailed, Exit
 
 SEEN_RECENTLY_MS = 60_000
 """A daemon whose process cannot be looked at from here counts as alive while its last sign is younger."""
@@ -65,7 +65,7 @@ def daemon_life(run: RunRow | None, control_socket: Path, now_ms: int) -> Life:
         return Life(True, run, "")
     if _somebody_listens(control_socket):
         return Life(True, run, "")
-    if run.host == socket.gethostname():
+    if run.host == os.uname().nodename:
         return Life(False, run, f"pid {run.pid} gone")
     if now_ms - run.seen_at_ms <= SEEN_RECENTLY_MS:
         return Life(None, run, f"pid {run.pid} on host {run.host} cannot be seen from here")
@@ -89,6 +89,8 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _somebody_listens(path: Path) -> bool:
+    import socket
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_S)
         try:

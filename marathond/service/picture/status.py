@@ -21,19 +21,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from marathond.core.columns import NAMES
-from marathond.core.results import Column
+from marathond.core.columns import NAMES, Column
 from marathond.ledger.verbs import status as verbs
 from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.findings import FindingRow
-from marathond.ledger.verbs.networks import PoolRow
+from marathond.ledger.verbs.pools import PoolRow
 from marathond.ledger.verbs.readings import ReadingRow, readings
 from marathond.ledger.verbs.settings import Observation
 from marathond.ledger.verbs.stops import StopRow
+from marathond.service.exits import Exit
 from marathond.service.picture.eta import Eta, Left, Running, estimate
 from marathond.service.picture.money import Money, Provider, gather_money, gather_provider
 from marathond.service.picture.reader import Life, campaign_id, daemon_life
-from marathond.service.protocol import Exit
 
 FRESH_MS = 60_000
 """An observation of the daemon older than this says nothing about now."""

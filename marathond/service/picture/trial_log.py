@@ -13,13 +13,13 @@ from typing import BinaryIO
 
 from marathond.agents.codex.transcript import NAME as CONVERSATION
 from marathond.core.errors import ArtifactError
-from marathond.core.model import AgentKind, trial_label
+from marathond.core.names import AgentKind, trial_label
 from marathond.core.text import printable
 from marathond.ledger.verbs.imports import KIND as IMPORTED_KIND
+from marathond.service.exits import CallFailed
 from marathond.service.picture import conversation
 from marathond.service.picture.kept_words import why_no_artifacts
 from marathond.service.picture.reader import check_trial, reading
-from marathond.service.protocol import CallFailed
 from marathond.tasks.paths import open_file, open_folder
 
 AGENT_FILE, VERIFIER_FILE = "agent/output.txt", "verifier/test-stdout.txt"

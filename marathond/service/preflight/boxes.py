@@ -14,7 +14,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from marathond.core.errors import EngineError, PoolExhausted, SubnetTaken
-from marathond.core.model import Mount, NetworkPolicy
+from marathond.core.model import Mount
+from marathond.core.names import NetworkPolicy
 from marathond.core.preflight import engine as judge
 from marathond.core.preflight.rows import Row, not_needed
 from marathond.core.proxies import EXCEPTIONS, without_secret

@@ -22,8 +22,8 @@ from marathond.engine.client import EngineClient
 from marathond.engine.docker import DockerEngine
 from marathond.flow.images import LABEL_CONTEXT, Wish, image_identity, image_tag, wishes
 from marathond.flow.world import Knobs
-from marathond.ledger.open import house_errors, open_readonly
 from marathond.ledger.place import read_identity
+from marathond.ledger.readonly import house_errors, open_readonly
 from marathond.ledger.verbs import networks
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ports.agent import ImageCheck

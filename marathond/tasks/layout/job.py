@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 from marathond.core.text import iso_utc, printable
 from marathond.tasks.layout.names import dataset, job_uuid, trial_folder
 from marathond.tasks.layout.pieces import agent_config, arm_facts, iso, json_bytes, model_info, row, token_counts

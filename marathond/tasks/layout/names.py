@@ -9,7 +9,7 @@ import re
 import uuid
 from pathlib import PurePosixPath
 
-from marathond.core.model import trial_label
+from marathond.core.names import trial_label
 
 PART_LENGTH = 60
 """Characters of a task's or an arm's name in a folder's name; with the numbers it stays far below the 255 bytes of a file name."""

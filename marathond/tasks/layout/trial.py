@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from marathond.core.model import TrialState, block_label, cell_label, trial_label
+from marathond.core.names import TrialState, block_label, cell_label, trial_label
 from marathond.core.text import iso_utc
 from marathond.tasks.layout.names import dataset, job_uuid, trial_folder, trial_uuid
 from marathond.tasks.layout.pieces import agent_config, agent_info, arm_facts, iso, json_bytes, plain, row, token_counts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.disclosure import Disclosure
-from marathond.core.model import LIVE_STATES, TrialState
+from marathond.core.names import LIVE_STATES, TrialState
 
 Json = Mapping[str, Any]
 
