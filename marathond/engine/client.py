@@ -21,6 +21,7 @@ import anyio
 from marathond.core.errors import ConfigError, EngineError, EngineUnreachable
 from marathond.core.paths import ENGINE_SCHEMES
 from marathond.engine.errors import answer_error, border
+from marathond.engine.writers import tell_once
 
 CONTROL_CONNECTIONS = 32
 """Control calls at once; more wait, inside their own deadline."""
@@ -55,6 +56,7 @@ class EngineClient:
         if self._closed:
             raise RuntimeError(f"the engine client for {self.url} is closed")
         if self._clients is None:
+            tell_once()
             self._clients = (self._client(CONTROL_CONNECTIONS), self._client(0))
         return self._clients
 

@@ -9,7 +9,6 @@ by the ledger's label.  Folders are short: the state directory's path is bounded
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -24,7 +23,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-from aiohttp import ClientConnectionResetError
 
 from marathond import __version__
 from marathond.engine.docker import DockerEngine
@@ -116,7 +114,6 @@ class Rig:
         return "\n".join(lines) + "\n"
 
     async def __aenter__(self) -> Self:
-        _forgive_writers()
         await self.start()
         return self
 
@@ -223,19 +220,6 @@ class Rig:
             ("stops", "SELECT kind, detail FROM admission_stop WHERE ended_at_ms IS NULL"),
         ]
         return "\n".join(f"{name}: {self.sql(query)}" for name, query in parts)
-
-
-def _forgive_writers() -> None:
-    """Of a connection that breaks under a request's body aiohttp (3.14) tells twice: its request fails, which the daemon handles, and the
-    task that wrote the body may end with an error that nobody can ask for.  pytest's runner would take that for the test's own."""
-    loop = asyncio.get_running_loop()
-    before = loop.get_exception_handler()
-
-    def heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), ClientConnectionResetError):
-            before(loop, context) if before is not None else loop.default_exception_handler(context)
-
-    loop.set_exception_handler(heard)
 
 
 def _toml_value(value: Any) -> str:
