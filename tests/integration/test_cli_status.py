@@ -6,9 +6,11 @@ import json
 import os
 import pwd
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from marathond.cli import ctl
 from marathond.cli.output import Screen
 from marathond.cli.status import render
+from marathond.gateway.netns import start_ticks
 from marathond.ledger.verbs import findings, networks, parks, runs, settings
 from marathond.ledger.verbs.networks import NetworkSeen
 from marathond.service.picture.status import gather
@@ -174,6 +177,43 @@ def test_a_killed_daemon_is_exit_3_even_if_its_pid_lives_on_as_another(rig: Rig,
         rig.begin_life(c, **{field: value})
     answer = rig.run("status")
     assert answer.code == 3 and " gone); ledger as of " in answer.out.splitlines()[0]
+
+
+@contextmanager
+def another_process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_f10_a_daemon_that_was_killed_and_not_waited_for_is_not_running(rig: Rig) -> None:
+    """Its pid and start time are there until its parent looks: in a container without an init that is for ever."""
+    mixed(rig)
+    with another_process() as process, rig.sql() as c:
+        rig.begin_life(c, pid=process.pid, pid_start_ticks=start_ticks(process.pid))
+        rig.observe_all(c)
+        assert rig.run("status").code == 0
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        answer = rig.run("status")
+        assert answer.code == 3 and f"pid {process.pid} gone" in answer.out.splitlines()[0]
+
+
+def test_e04_a_daemon_that_is_stopped_by_a_signal_is_not_healthy_however_young_its_word(rig: Rig) -> None:
+    mixed(rig)
+    with another_process() as process, rig.sql() as c:
+        rig.begin_life(c, pid=process.pid, pid_start_ticks=start_ticks(process.pid))
+        rig.observe_all(c)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        answer = rig.run("status")
+        assert answer.code == 4 and f"pid {process.pid} is stopped by a signal" in answer.out and f"kill -CONT {process.pid}" in answer.out
+        assert "healthy" not in answer.out
+        process.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+        assert rig.run("status").code == 0
 
 
 def test_a_ledger_that_never_had_a_daemon_is_exit_3(rig: Rig) -> None:

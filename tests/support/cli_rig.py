@@ -22,6 +22,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from marathond.cli import ctl
+from marathond.gateway.netns import start_ticks
 from marathond.ledger.connect import connect
 from marathond.ledger.verbs import networks, settings
 from marathond.ledger.verbs.campaigns import SubmitResult
@@ -31,7 +32,6 @@ from marathond.ports.clock import SystemClock
 from marathond.service.commands import Commands
 from marathond.service.control import ControlServer
 from marathond.service.knobs import KNOBS, KnobValue
-from marathond.service.picture.reader import start_ticks
 from tests.support import ledgers as have
 
 

@@ -22,6 +22,8 @@ SEEN_RECENTLY_MS = 60_000
 """A daemon whose process cannot be looked at from here counts as alive while its last sign is younger."""
 
 _CONNECT_S = 0.5
+_ENDED, _STOPPED = frozenset("ZXx"), frozenset("Tt")
+"""States of a process."""
 
 
 @contextmanager
@@ -58,10 +60,13 @@ def daemon_life(run: RunRow | None, control_socket: Path, now_ms: int) -> Life:
         return Life(False, None, "never started on this ledger")
     if run.stopped_at_ms is not None:
         return Life(False, run, f"stopped: {run.stop_reason}" if run.stop_reason else "stopped")
-    here = _same_boot(run) and start_ticks(run.pid) == run.pid_start_ticks
+    seen = _process(run.pid) if _same_boot(run) else None
+    here = seen is not None and seen[1] == run.pid_start_ticks
     if run.stop_reason is not None:
         return Life(False, run, f"{run.stop_reason} (pid {run.pid}) holds the ledger" if here else f"{run.stop_reason} was broken off")
-    if here:
+    if seen is not None and here:
+        if seen[0] in _STOPPED:  # its socket takes calls that nobody answers, and its last signs are young: they would look healthy
+            return Life(None, run, f"pid {run.pid} is stopped by a signal; running agents go on; kill -CONT {run.pid} lets it go on")
         return Life(True, run, "")
     if _somebody_listens(control_socket):
         return Life(True, run, "")
@@ -79,13 +84,14 @@ def _same_boot(run: RunRow) -> bool:
         return False
 
 
-def start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat (proc(5)); None: no such process.  The name in field 2 may hold blanks and parentheses."""
+def _process(pid: int) -> tuple[str, int] | None:
+    """State and start, fields 3 and 22 of /proc/PID/stat (proc(5)); None: no such process, or one that has ended and was not waited for,
+    which keeps its pid.  The name in field 2 may hold blanks and parentheses."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    return int(text.rpartition(")")[2].split()[19])
+    return None if fields[0] in _ENDED else (fields[0], int(fields[19]))
 
 
 def _somebody_listens(path: Path) -> bool:
