@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marathond.core.errors import Refused
+from marathond.core.errors import ConfigError, Refused
 from marathond.core.names import block_label, cell_label, trial_label
 from marathond.ledger.verbs import admission, findings, operator
 from marathond.ledger.verbs.operator import UnvoidResult, VoidResult
@@ -39,21 +39,22 @@ class Choice:
 def campaign_of(c: sqlite3.Connection, name: str | None) -> int:
     """The named campaign, or the newest that runs here, else the newest that was imported.
 
-    :raises Refused: there is none.
+    :raises ConfigError: none has that name.  :raises Refused: there is none at all.
     """
     if name is None:
         row = c.execute("SELECT campaign_id FROM campaign ORDER BY origin = 'run' DESC, campaign_id DESC LIMIT 1").fetchone()
     else:
         row = c.execute("SELECT campaign_id FROM campaign WHERE name = ?", (name,)).fetchone()
     if row is None or row[0] is None:
-        raise Refused("no campaign in this ledger yet" if name is None else f"no campaign {name} in this ledger")
+        raise Refused("no campaign in this ledger yet") if name is None else ConfigError("", f"no campaign {name} in this ledger", "")
     return int(row[0])
 
 
 def choose(c: sqlite3.Connection, choice: Choice) -> list[int]:
     """Ids, ascending.
 
-    :raises Refused: a trial, campaign, arm or task that does not exist, or neither names nor filters.
+    :raises ConfigError: no campaign, arm or task of that name, which is what the caller wrote (exit 2, as of every command that looks).
+    :raises Refused: a trial or block that does not exist, or neither names nor filters.
     """
     if choice.trials:
         chosen: set[int] = set()
@@ -101,7 +102,7 @@ def _check_name(c: sqlite3.Connection, table: str, campaign_id: int, name: str) 
     known = [str(row[0]) for row in c.execute(f"SELECT name FROM {table} WHERE campaign_id = ? ORDER BY {table}_id", (campaign_id,))]
     if name not in known:
         shown = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
-        raise Refused(f"no {table} {name} in this campaign; there are: {shown}")
+        raise ConfigError("", f"no {table} {name} in this campaign; there are: {shown}", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,21 @@ def test_a08_a_pair_over_a_parked_block_says_that_its_cells_stay_parked(rig: Rig
     assert said[-1].startswith("  0 cells open again, 1 more as soon as its container is gone, 1 parked (marathonctl unpark) · undo")
 
 
+def test_a08_a_pair_named_by_a_trial_that_was_voided_before_takes_what_stands_in_its_cell_too(rig: Rig) -> None:
+    rig.ask("void", "t0001", *WHY)
+    with rig.sql() as c:
+        again = have.bring_to(c, have.cell(c, "zstd", "plain"), "scored")
+        have.let_go(c, again)
+    assert again.trial_id == 3
+    would = rig.ask("void", "t0001", "--pair", "--dry-run", *WHY).splitlines()
+    assert would[:2] == ["t0001 (plain) is voided already", "would void 2 trials; nothing was changed"]
+    done = rig.ask("void", "t0001", "--pair", *WHY).splitlines()
+    assert done[0].startswith(f"t0001 already voided by {ME} at ") and done[1] == "voided 2 trials: t0002 goal, t0003 plain"
+    assert not [line for line in done if "still stand" in line]
+    with rig.sql() as c:
+        assert not c.execute("SELECT 1 FROM cell_state WHERE block_id = 1 AND trial_id IS NOT NULL").fetchall()
+
+
 def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
     assert rig.ask("unvoid", "--block", "b0002", *WHY) == "no trial there was ever run; nothing was changed\n"
 
@@ -163,8 +178,10 @@ def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
             2,
             "void: name trials, or give filters (--arm, --task, --replicate, --since, --block), not both",
         ),
-        (["void", "--arm", "gaol", *WHY], 1, "no arm gaol in this campaign; there are: plain, goal"),
-        (["void", "--arm", "goal", "--campaign", "y", *WHY], 1, "no campaign y in this ledger"),
+        (["void", "--arm", "gaol", *WHY], 2, "no arm gaol in this campaign; there are: plain, goal"),
+        (["void", "--task", "ruts", *WHY], 2, "no task ruts in this campaign; there are: "),
+        (["void", "--arm", "gaol", "--dry-run", *WHY], 2, "no arm gaol in this campaign; there are: plain, goal"),
+        (["void", "--arm", "goal", "--campaign", "y", *WHY], 2, "no campaign y in this ledger"),
         (["void", "--since", "yesterday", *WHY], 2, "--since 'yesterday': must be such as 90m"),
         (["void", "--since", "999999d", *WHY], 2, "--since '999999d': is before 1970"),
         (["void", "--since", "0001-01-01", *WHY], 2, "--since '0001-01-01': is before 1970"),
@@ -180,7 +197,7 @@ def test_undoing_what_was_never_run_says_so(rig: Rig) -> None:
         (["void", "t0001"], 2, 'marathonctl: void: --reason "…" is needed: say why'),
         (["pause"], 2, 'marathonctl: pause: --reason "…" is needed: say why'),
         (["retry", "t0001", "--reason", " "], 2, 'marathonctl: retry: --reason "…" is needed: say why'),
-        (["unpark", "--task", "no", *WHY], 1, "no task no in this campaign; there are: "),
+        (["unpark", "--task", "no", *WHY], 2, "no task no in this campaign; there are: "),
         (["review", "t0001", "--accept", "--reward", "1", *WHY], 1, "t0001 is not in review but scored"),
         (["review", "t0001", "--accept", "--reward", "0", *WHY], 1, "t0001 is not in review but scored"),
         (["review", "t0001", "--accept", *WHY], 1, "t0001 is not in review but scored"),

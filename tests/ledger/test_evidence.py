@@ -164,7 +164,7 @@ def test_what_is_kept_with_a_review_comes_back_whole() -> None:
     assert row_as_read({"refusals": []}) is None
 
 
-def test_a08_the_rest_of_a_block_is_voided_later_and_the_cells_own_new_trial_is_left_alone(c: sqlite3.Connection) -> None:
+def test_a08_the_rest_of_a_block_is_voided_later_and_the_cells_own_new_trial_with_it(c: sqlite3.Connection) -> None:
     mine, mate = score(c, "plain", 0.0), score(c, "goal", 1.0)
     operator.void_trials(c, [mine], code="provider", reason="r", author="ana", now_ms=T0)
     c.execute("UPDATE container SET gone_at_ms = 1, gone_because = 'seen_gone'")
@@ -172,6 +172,6 @@ def test_a08_the_rest_of_a_block_is_voided_later_and_the_cells_own_new_trial_is_
     trials.release_claim(c, mine, now_ms=T0)
     later = have.bring_to(c, have.cell(c, "zstd", "plain"), "running").trial_id
     chosen = operator.select_trials(c, campaign_id=1, trial=mine, pair=True)
-    assert chosen == [mine, mate] and later not in chosen
+    assert chosen == [mine, mate, later]
     block = c.execute("SELECT block_id FROM cell WHERE cell_id = ?", (have.cell(c, "zstd", "plain"),)).fetchone()[0]
     assert operator.select_trials(c, campaign_id=1, block_id=block) == [mate, later]

@@ -58,8 +58,8 @@ def select_trials(
     """Trials that a command speaks of, by id.
 
     Filters meet trials that are not voided, unless ``states`` asks for them; ``trial`` meets that one whatever it is.
-    :param pair: with it every standing trial of the same blocks (fault a08), but not a later trial of a chosen one's own cell: who comes
-        back to withdraw the rest of a block means what stood beside it.
+    :param pair: with it every standing trial of the same blocks (fault a08), whichever trial of a block was named: where that one was
+        voided before and its cell has run again, the later trial is what counts now, and left alone it would be one side of a pair.
     :param since_ms: only trials created at or after it.
     """
     filters = ["cell.campaign_id = :campaign_id"]
@@ -80,7 +80,7 @@ def select_trials(
     if since_ms is not None:
         filters.append("trial.created_at_ms >= :since_ms")
     rows = c.execute(
-        f"""SELECT trial.trial_id, cell.block_id, cell.cell_id FROM trial JOIN cell ON cell.cell_id = trial.cell_id
+        f"""SELECT trial.trial_id, cell.block_id FROM trial JOIN cell ON cell.cell_id = trial.cell_id
             JOIN arm ON arm.arm_id = cell.arm_id JOIN task ON task.task_id = cell.task_id WHERE {" AND ".join(filters)}""",
         {
             "campaign_id": campaign_id,
@@ -95,10 +95,9 @@ def select_trials(
     ).fetchall()
     chosen = {int(row["trial_id"]) for row in rows}
     if pair:
-        own = {row["cell_id"] for row in rows}
         for block in sorted({row["block_id"] for row in rows}):
             mates = c.execute(
-                "SELECT trial_id, cell_id FROM cell JOIN trial USING (cell_id) WHERE block_id = ? AND trial.state <> 'voided'", (block,)
+                "SELECT trial_id FROM cell JOIN trial USING (cell_id) WHERE block_id = ? AND trial.state <> 'voided'", (block,)
             )
-            chosen.update(int(row["trial_id"]) for row in mates.fetchall() if row["cell_id"] not in own)
+            chosen.update(int(row["trial_id"]) for row in mates.fetchall())
     return sorted(chosen)
