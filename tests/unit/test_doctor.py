@@ -307,6 +307,27 @@ def test_e04_a_campaign_that_has_shown_nothing_yet_is_not_called_ok() -> None:
     assert "  nothing yet  requests: ended agents that may ask a model (campaign scratch)" in shown
 
 
+def test_e02_exports_count_every_trial_at_rest_however_short_it_has_been() -> None:
+    """The first half hour, in which a trial may still be on its way, is no reason to say that there is nothing."""
+    with Scratch(replicates=1) as scratch:
+        scratch.trial(rested_at_ms=scratch.now_ms - 60_000)
+        assert (row := looked(scratch)["exports"]).verdict == OK and (row.seen, row.total, row.why) == (1, 1, "")
+        scratch.trial(rested_at_ms=scratch.now_ms - 60_000, export=None)
+        row = looked(scratch)["exports"]
+        assert (row.verdict, row.seen, row.total) == (OK, 1, 2) and "1 on its way" in row.why
+        not_exported(scratch)
+        row = looked(scratch)["exports"]
+        assert (row.verdict, row.seen, row.total) == (DEAD, 1, 3) and "1 have been at rest for more than half an hour" in row.why
+
+
+def test_e04_trials_whose_exports_are_all_on_their_way_are_not_called_ok() -> None:
+    with Scratch(replicates=1) as scratch:
+        for _ in range(2):
+            scratch.trial(rested_at_ms=scratch.now_ms - 60_000, export=None)
+        row = looked(scratch)["exports"]
+    assert (row.verdict, row.seen, row.total) == (NOTHING, 0, 2) and "2 on their way" in row.why
+
+
 @pytest.mark.parametrize(("verdicts", "code"), [((OK,), 0), ((OK, NOTHING), 0), ((OK, UNKNOWN), 4), ((UNKNOWN, DEAD), 1)])
 def test_the_exit_status_is_the_worst_that_is_known(verdicts: tuple[str, ...], code: int) -> None:
     rows = [Source(f"s{n}", "x", verdict, 1, 1, "things") for n, verdict in enumerate(verdicts)]

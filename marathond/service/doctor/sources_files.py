@@ -20,9 +20,11 @@ TRIALS_AT_MOST, FILES_AT_MOST, BYTES_AT_MOST = 12, 2, 1 << 20
 
 _RESTED = f"""
 SELECT count(*) FROM trial JOIN arm USING (arm_id) JOIN claim USING (claim_id)
-WHERE campaign_id = ? AND state NOT IN {LIVE} AND released_at_ms <= ?
+WHERE campaign_id = ? AND state NOT IN {LIVE}
     AND NOT EXISTS (SELECT 1 FROM void WHERE void.trial_id = trial.trial_id AND code = 'ledger_copied')"""
 _EXPORTED = "EXISTS (SELECT 1 FROM artifact_export AS e WHERE e.trial_id = trial.trial_id)"
+_LATE = f"{_RESTED} AND released_at_ms <= ? AND NOT {_EXPORTED}"
+"""Only here does an age count: an export comes after the teardown.  A campaign of a few minutes has trials at rest, too."""
 
 
 def exports(place: Place) -> Iterator[Source]:
@@ -34,10 +36,12 @@ def exports(place: Place) -> Iterator[Source]:
     if origin["origin"] == "import":
         yield Source("exports", place.name, NOTHING, 0, 0, "trials at rest", "imported: its files lie where they were read from")
         return
-    total, seen = place.count(_RESTED, old), place.count(f"{_RESTED} AND {_EXPORTED}", old)
-    late = total - seen
-    why = f"{late} have been at rest for more than half an hour and lie only in state_dir" if late else ""
-    yield Source("exports", place.name, DEAD if late else OK if total else NOTHING, seen, total, "trials at rest that are exported", why)
+    total, seen, late = place.count(_RESTED), place.count(f"{_RESTED} AND {_EXPORTED}"), place.count(_LATE, old)
+    words = [f"{late} have been at rest for more than half an hour and lie only in state_dir"] if late else []
+    if coming := total - seen - late:
+        words.append(f"{coming} on {'its' if coming == 1 else 'their'} way: being torn down, or at rest for less than half an hour")
+    verdict = DEAD if late else OK if seen else NOTHING
+    yield Source("exports", place.name, verdict, seen, total, "trials at rest that are exported", "; ".join(words))
     yield _held(place, Path(str(origin["out_dir"])))
 
 
