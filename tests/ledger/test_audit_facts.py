@@ -11,7 +11,7 @@ from support.big_ledger import fill_big
 from support.ledgers import T0, memory_ledger
 
 from marathond.core.audit.facts import Facts, TrialFact
-from marathond.ledger.verbs import audit, operator, trials
+from marathond.ledger.verbs import audit, findings, operator, trials
 from marathond.service.doctor.planted import ARMS, TASKS, Told, Usage
 from marathond.service.doctor.scratch import Scratch
 
@@ -129,6 +129,20 @@ def test_the_house_is_read_with_its_ages(scratch: Scratch) -> None:
     assert audit.facts(scratch.c, scratch.campaign_id, now_ms=scratch.now_ms + 120_000).daemon_alive is None
     with pytest.raises(LookupError, match="campaign"):
         audit.facts(scratch.c, 99, now_ms=scratch.now_ms)
+
+
+def test_what_is_over_is_counted(scratch: Scratch) -> None:
+    before = read(scratch)
+    assert (before.leases_released, before.reviews_decided, before.findings_closed) == (0, 0, 0)
+    doubted = scratch.trial(state="review", review_code="deadline")
+    scratch.trial(leaked=True)
+    scratch.trial()
+    operator.decide_review(scratch.c, doubted, accept=True, reward=1.0, reason="read", author="ana", now_ms=scratch.now_ms)
+    scratch.finding("engine_blind", "warning", "engine")
+    findings.close_finding(scratch.c, code="engine_blind", subject="engine", now_ms=scratch.now_ms)
+    after = read(scratch)
+    assert (after.leases_released, after.reviews_decided, len(after.leases)) == (2, 1, 1)
+    assert after.findings_closed == 1
 
 
 def test_500_trials_are_read_well_under_a_tenth_of_a_second() -> None:

@@ -245,6 +245,31 @@ def test_a13_an_arm_that_hardly_uses_its_treatment_is_named() -> None:
     assert look("arm_treatment_unused", facts(more, ARMS)).found == ()
 
 
+# ── of how much ──
+
+
+def test_rules_about_agents_that_ask_a_model_say_so_beside_agents_that_do_not() -> None:
+    """Seventeen trials of command arms have ended: a rule that cannot be asked of them must not say that none has."""
+    made = [replace(row, asks_model=False, requests=None, turns=None, commands=None) for row in rows("plain", 17)]
+    seen = facts(made, ("plain", "goal"), kinds={"plain": "command", "goal": "command"})
+    for code in ("dead_agents", "arm_dead", "silent_turns_disparity", "bad_request_disparity", "latency_disparity", "tokens_differ"):
+        told = look(code, seen)
+        assert (told.of, told.things, told.unseen) == (0, "ended trials that ask a model", ""), code
+    assert {(look(code, seen).looked_at, look(code, seen).of) for code in ("overrun_disparity", "endings_differ")} == {(17, 17)}
+
+
+def test_an_agent_that_has_ended_is_silent_no_more_and_was_there() -> None:
+    done = [*rows("plain", 3), running(99, "goal", quiet=1_000)]
+    for code in ("agent_silent", "arm_silent"):
+        told = look(code, facts(done))
+        assert (told.looked_at, told.of, told.things, told.found) == (4, 4, "trials that ask a model, running or ended", ())
+
+
+def test_reference_arms_alone_are_said_to_be_none_that_is_compared() -> None:
+    seen = facts(rows("plain", 4), ("plain",), kinds={"plain": "oracle"})
+    assert look("endings_differ", seen).things == "ended trials of arms that are compared"
+
+
 # ── the arithmetic ──
 
 

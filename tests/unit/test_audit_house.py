@@ -199,6 +199,32 @@ def test_e04_a_source_that_says_nothing_is_unseen_and_not_nothing_found(code: st
     assert told.looked_at == 0 < told.of
 
 
+def seen_of(code: str, seen: Facts) -> tuple[int, int, str]:
+    told = look(code, seen)
+    return told.looked_at, told.of, told.things
+
+
+def test_what_is_over_was_there_and_is_in_order() -> None:
+    """ "Nothing yet" is for what never was: leases that were released, reviews that were decided, findings that were closed have been."""
+    over = facts(leases_released=8, reviews_decided=2, findings_closed=5)
+    assert seen_of("leases_leaked", over) == (8, 8, "leases")
+    assert seen_of("review_backlog", over) == (2, 2, "reviews, open or decided")
+    assert seen_of("findings_unacked", over) == (5, 5, "findings, open or closed")
+    assert seen_of("leases_leaked", replace(leases(None, None), leases_released=8)) == (10, 10, "leases")
+    assert [seen_of(code, facts())[:2] for code in ("leases_leaked", "review_backlog", "findings_unacked")] == [(0, 0)] * 3
+
+
+def test_where_nothing_is_asked_the_words_say_of_what() -> None:
+    away = facts(daemon_alive=False, daemon_up_ms=None)
+    assert [seen_of(code, away) for code in ("daemon_blind", "disk_unseen")] == [
+        (0, 0, "words of the daemon; no daemon runs"),
+        (0, 0, "words about disks; no daemon runs"),
+    ]
+    imported = facts([trial(1), trial(2, "goal")], origin="import")
+    assert seen_of("exports_behind", imported) == (0, 0, "trials at rest, run here")
+    assert seen_of("receipts_missing", imported) == (0, 0, "graded trials that asked a model, at rest for 10m00s, run here")
+
+
 def test_e03_receipts_that_read_as_nothing_for_ever_are_named() -> None:
     """A field is renamed, no receipt is stored any more: all of them are missing, and their comparison says that it is blind."""
     seen = facts([trial(n, turns=None, commands=None) for n in range(1, 6)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from marathond.core.audit.arms import asked, shares
+from marathond.core.audit.arms import ASKED, asked, shares
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import compared_arms, labels, lasting
@@ -33,7 +33,7 @@ def dead(trial: TrialFact) -> bool | None:
 
 def dead_agents(facts: Facts) -> Look:
     unseen = "no receipt is there that would tell of commands"
-    return shares(facts, "dead_agents", "warning", "ran not one command", _acted(facts), dead, unseen)
+    return shares(facts, "dead_agents", "warning", "ran not one command", _acted(facts), dead, unseen, things=ASKED)
 
 
 def _acted(facts: Facts) -> list[TrialFact]:
@@ -55,7 +55,7 @@ def arm_dead(facts: Facts) -> Look:
             on = tuple(trial.trial_id for trial in last)
             found.append(Found("arm_dead", "stop_loss", arm, words, stops=True, trials=on))
     unseen = "no receipt is there that would tell of commands" if trials and not told else ""
-    return Look(len(told), len(trials), "ended trials that ask a model", tuple(found), unseen)
+    return Look(len(told), len(trials), ASKED, tuple(found), unseen)
 
 
 def quiet_ms(trial: TrialFact) -> int:
@@ -70,6 +70,15 @@ def _running(facts: Facts) -> list[TrialFact]:
     return [t for t in facts.trials if t.state == "running" and t.asks_model and t.running_ms is not None and t.arm in compared]
 
 
+RUNNING = "trials that ask a model, running or ended"
+
+
+def _looked(facts: Facts, running: Sequence[TrialFact], found: Sequence[Found]) -> Look:
+    """An agent that has ended is silent no more: it was there, and is in order."""
+    every = len(running) + len(asked(facts))
+    return Look(every, every, RUNNING, tuple(found))
+
+
 def agent_silent(facts: Facts) -> Look:
     running = _running(facts)
     found = [
@@ -82,7 +91,7 @@ def agent_silent(facts: Facts) -> Look:
         for trial in running
         if quiet_ms(trial) >= SILENT_MS
     ]
-    return Look(len(running), len(running), "running trials that ask a model", tuple(found))
+    return _looked(facts, running, found)
 
 
 def arm_silent(facts: Facts) -> Look:
@@ -99,7 +108,7 @@ def arm_silent(facts: Facts) -> Look:
         if len(mine) >= ARM_SILENT_TRIALS and all(quiet_ms(trial) >= ARM_SILENT_MS for trial in mine):
             words = f"all {len(mine)} running trials of {arm} have asked their model nothing for more than an hour"
             found.append(Found("arm_silent", "error", arm, f"{words}, and no other arm is silent on their tasks: {labels(mine)}"))
-    return Look(len(running), len(running), "running trials that ask a model", tuple(found))
+    return _looked(facts, running, found)
 
 
 def silent_turns_disparity(facts: Facts) -> Look:
@@ -113,6 +122,7 @@ def silent_turns_disparity(facts: Facts) -> Look:
         asked(facts),
         lambda trial: None if trial.silent_turns is None else trial.silent_turns > 0,
         unseen,
+        things=ASKED,
     )
 
 

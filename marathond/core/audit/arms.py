@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from marathond.core.audit.exact import fisher_above, holm, median, ranks
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
-from marathond.core.audit.words import compared_arms, per_arm
+from marathond.core.audit.words import compared_arms, of_compared, per_arm
 
 UNLIKELY = 0.00005
 AT_LEAST = 8
@@ -28,6 +28,7 @@ MORE = 2.0
 """Times the others' median, before tokens or turns are worth a word."""
 OVERRUN_MS = 60_000
 ENDINGS_EACH = 5
+ENDED, ASKED = "ended trials", "ended trials that ask a model"
 TREATMENT = "may be the treatment itself"
 INFO = "info"
 
@@ -51,10 +52,19 @@ def unlikely(hit: Mapping[str, int], of: Mapping[str, int]) -> dict[str, float]:
 
 
 def shares(
-    facts: Facts, code: str, severity: str, words: str, trials: Sequence[TrialFact], hit: Callable[[TrialFact], bool | None], unseen: str
+    facts: Facts,
+    code: str,
+    severity: str,
+    words: str,
+    trials: Sequence[TrialFact],
+    hit: Callable[[TrialFact], bool | None],
+    unseen: str,
+    *,
+    things: str,
 ) -> Look:
     """A finding for each arm of whose trials too many are hit.
 
+    :param things: what ``trials`` are: a rule about agents that ask a model says so, for other agents have ended, too.
     :param hit: None: it is not known of this trial.
     :param unseen: why it is known of none.
     """
@@ -66,7 +76,7 @@ def shares(
         others = per_arm([other for other in arms if other != arm], hits, of)
         text = f"{hits[arm]} of {of[arm]} trials of {arm} {words}, against {others}; chance alone in {p:.1g} of cases (Fisher, Holm)"
         found.append(Found(code, severity, arm, text))
-    return Look(len(told), len(trials), "ended trials", tuple(found), unseen if trials and not told else "")
+    return Look(len(told), len(trials), of_compared(facts, things), tuple(found), unseen if trials and not told else "")
 
 
 def amounts(
@@ -103,7 +113,7 @@ def latency_disparity(facts: Facts) -> Look:
         if mine >= SLOWER * theirs and mine - theirs >= SLOWER_MS
     ]
     unseen = "of no trial is the time to the first byte recorded" if trials and not told else ""
-    return Look(told, len(trials), "ended trials that ask a model", tuple(found), unseen)
+    return Look(told, len(trials), ASKED, tuple(found), unseen)
 
 
 def _differ(facts: Facts, code: str, noun: str, amount: Callable[[TrialFact], float | None]) -> Look:
@@ -121,7 +131,7 @@ def _differ(facts: Facts, code: str, noun: str, amount: Callable[[TrialFact], fl
         if mine >= MORE * theirs or theirs >= MORE * mine
     ]
     unseen = f"of no trial are its {noun} known" if trials and not told else ""
-    return Look(told, len(trials), "ended trials that ask a model", tuple(found), unseen)
+    return Look(told, len(trials), ASKED, tuple(found), unseen)
 
 
 def _tokens(trial: TrialFact) -> float | None:
@@ -140,7 +150,7 @@ def bad_request_disparity(facts: Facts) -> Look:
     """More general than ``bad_request_one_arm``: other arms are hit, too, but less often (fault a02)."""
     words = "met HTTP 4xx (429 and what the agent's own words earned left out)"
     unseen = "no request of any agent is recorded"
-    return shares(facts, "bad_request_disparity", "error", words, asked(facts), _met_bad, unseen)
+    return shares(facts, "bad_request_disparity", "error", words, asked(facts), _met_bad, unseen, things=ASKED)
 
 
 def _met_bad(trial: TrialFact) -> bool | None:
@@ -150,12 +160,14 @@ def _met_bad(trial: TrialFact) -> bool | None:
 def overrun_disparity(facts: Facts) -> Look:
     """How long an agent went on behind its deadline; None in the ledger is none (fault c19)."""
     words = f"ran on for more than {OVERRUN_MS // 1000} s behind their deadline"
-    return shares(facts, "overrun_disparity", "warning", words, ended(facts), lambda trial: (trial.overrun_ms or 0) > OVERRUN_MS, "")
+    return shares(
+        facts, "overrun_disparity", "warning", words, ended(facts), lambda trial: (trial.overrun_ms or 0) > OVERRUN_MS, "", things=ENDED
+    )
 
 
 def reattached_differ(facts: Facts) -> Look:
     words = "were taken over by another life of the daemon"
-    return shares(facts, "reattached_differ", INFO, words, ended(facts), lambda trial: trial.reattached > 0, "")
+    return shares(facts, "reattached_differ", INFO, words, ended(facts), lambda trial: trial.reattached > 0, "", things=ENDED)
 
 
 def endings_differ(facts: Facts) -> Look:
@@ -172,7 +184,7 @@ def endings_differ(facts: Facts) -> Look:
                 others = per_arm([other for other in arms if other != arm], hits, of)
                 text = f"ended by {way}: {hits[arm]} of {of[arm]} trials of {arm}, against {others}; {TREATMENT} (Fisher, Holm: {p:.1g})"
                 found.append(Found("endings_differ", INFO, f"{arm} {way}", text))
-    return Look(len(trials), len(trials), "ended trials", tuple(found))
+    return Look(len(trials), len(trials), of_compared(facts, ENDED), tuple(found))
 
 
 def reward_by_ending(facts: Facts) -> Look:
@@ -189,7 +201,7 @@ def reward_by_ending(facts: Facts) -> Look:
             )
             found.append(Found("reward_by_ending", INFO, arm, text))
     unseen = "of no done cell is it known how its agent ended" if done and not told else ""
-    return Look(len(told), len(done), "done cells", tuple(found), unseen)
+    return Look(len(told), len(done), of_compared(facts, "done cells"), tuple(found), unseen)
 
 
 RULES: tuple[Rule, ...] = (

@@ -40,7 +40,7 @@ from math import exp
 from marathond.core.audit.exact import fisher_above, holm
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
-from marathond.core.audit.words import compared_arms, per_arm
+from marathond.core.audit.words import compared_arms, of_compared, per_arm, run_here
 
 LEVEL, DECISIVE, FLOOR = 0.0045, 40, 0.0001
 BURST_MS = 60_000
@@ -128,7 +128,7 @@ def tallies(arms: Iterable[str], trials: Iterable[TrialFact]) -> dict[str, Tally
 def infra_disparity(facts: Facts) -> Look:
     """Subject: the arm."""
     if facts.origin != "run":
-        return Look(0, 0, "trials at rest")
+        return Look(0, 0, run_here(facts, "trials at rest"))
     trials, resting = counted(facts)
     arms = tallies(compared_arms(facts), trials)
     found = []
@@ -143,7 +143,7 @@ def infra_disparity(facts: Facts) -> Look:
         )
         failing = tuple(trial.trial_id for trial in trials if trial.arm == arm and trial.infra)
         found.append(Found("infra_disparity", "stop_loss", arm, words, stops=True, trials=failing))
-    return Look(len(trials), resting, "trials at rest", tuple(found))
+    return Look(len(trials), resting, of_compared(facts, "trials at rest"), tuple(found))
 
 
 RULES: tuple[Rule, ...] = (

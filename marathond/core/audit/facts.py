@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from marathond.core.mounts import Reading
+
 FIRST_REQUESTS = 16
 """Of a trial's agent, whose time to the first byte is compared: there arms' contexts are still alike, and so is what the provider reads."""
 
@@ -164,5 +166,13 @@ class Facts:
     """For how long the newest daemon life has been running; None: no life, or it ended."""
     wal_readers: tuple[str, ...] = ()
     """Who reads the ledger while its log is large, as far as it is to be seen."""
+    leases_released: int = 0
+    """Networks of the house that were leased and are seen gone; :attr:`leases` are those that are held."""
+    reviews_decided: int = 0
+    """Of the trials that were read."""
+    findings_closed: int = 0
+    """Of this campaign and of the house."""
+    mounted: tuple[Reading, ...] = ()
+    """What arms' mounts held, at the submission and in trials that stand."""
     left_out: int = 0
     """Older trials of the campaign that were not read: of a very large one the newest are looked at."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
-from marathond.core.audit.words import labels, lasting, plural, some
+from marathond.core.audit.words import labels, lasting, plural, run_here, some
 from marathond.core.names import trial_label
 
 LEAKED_MS = 30 * 60_000
@@ -29,6 +29,7 @@ RECEIPT_MS = 10 * 60_000
 """The receipt is made after the agent's end, while the verifier runs; at the latest before the export."""
 REQUESTS_MEANT = 5
 """Requests of a trial that cannot all belong to a turn that never began."""
+ASKED = f"graded trials that asked a model, at rest for {lasting(RECEIPT_MS)}"
 NO_DAEMON = "whether a daemon runs cannot be told"
 
 
@@ -43,7 +44,8 @@ def leases_leaked(facts: Facts) -> Look:
             named = some([f"{trial_label(lease.trial_id)} {lease.network}" for lease in late])
             words = f"{len(late)} of {plural(len(held), 'lease')} leaked for more than {lasting(LEAKED_MS)}, the oldest for {oldest}"
             found.append(Found("leases_leaked", "warning", engine, f"{words}; the pool holds {'unknown' if cap is None else cap}: {named}"))
-    return Look(len(facts.leases), len(facts.leases), "leases", tuple(found))
+    every = len(facts.leases) + facts.leases_released
+    return Look(every, every, "leases", tuple(found))
 
 
 def wal_large(facts: Facts) -> Look:
@@ -83,7 +85,8 @@ def review_backlog(facts: Facts) -> Look:
         count, cells = plural(len(waiting), "trial"), plural(facts.cells, "cell")
         words = f"waiting for a person: {count}, of {cells}; the oldest for {lasting(oldest)}: {named}"
         found = (Found("review_backlog", "warning", facts.campaign, words),)
-    return Look(len(waiting), len(waiting), "open reviews", found)
+    every = len(waiting) + facts.reviews_decided
+    return Look(every, every, "reviews, open or decided", found)
 
 
 def findings_unacked(facts: Facts) -> Look:
@@ -94,7 +97,8 @@ def findings_unacked(facts: Facts) -> Look:
         named = some([f"{finding.code} {finding.subject}".strip() for finding in old])
         words = f"{len(old)} of {len(alarms)} open errors nobody has acknowledged for more than {lasting(UNACKED_MS)}: {named}"
         found = (Found("findings_unacked", "warning", "findings", words),)
-    return Look(len(facts.findings), len(facts.findings), "open findings", found)
+    every = len(facts.findings) + facts.findings_closed
+    return Look(every, every, "findings, open or closed", found)
 
 
 def _silence(facts: Facts, key: str, limit_ms: int) -> str | None:
@@ -111,7 +115,7 @@ def _blind(facts: Facts, things: str, of: int) -> Look | None:
     if facts.daemon_alive is None:
         return Look(0, of, things, unseen=NO_DAEMON)
     if not facts.daemon_alive or facts.daemon_up_ms is None:
-        return Look(0, 0, things)
+        return Look(0, 0, f"{things}; no daemon runs")
     return None
 
 
@@ -168,7 +172,7 @@ def exports_behind(facts: Facts) -> Look:
     if late and not facts.open_codes.get("export_failed"):
         words = f"{len(late)} of {plural(len(resting), 'trial')} at rest have no export after {lasting(EXPORT_MS)}: {labels(late)}"
         found = (Found("exports_behind", "warning", facts.campaign, words),)
-    return Look(len(resting), len(resting), "trials at rest", found)
+    return Look(len(resting), len(resting), run_here(facts, "trials at rest"), found)
 
 
 def _asked(facts: Facts) -> list[TrialFact]:
@@ -186,7 +190,7 @@ def receipts_missing(facts: Facts) -> Look:
     if without:
         words = f"{len(without)} of {plural(len(asked), 'graded trial')} that asked a model have no receipt: {labels(without)}"
         found = (Found("receipts_missing", "error", facts.campaign, words),)
-    return Look(len(asked), len(asked), "graded trials that asked a model", found)
+    return Look(len(asked), len(asked), run_here(facts, ASKED), found)
 
 
 def usage_missing(facts: Facts) -> Look:
@@ -205,7 +209,7 @@ def usage_missing(facts: Facts) -> Look:
         words = f"{len(no_turns)} of {plural(len(both), 'receipt')} tell of no turn, and the gateway of requests: {labels(no_turns)}"
         found.append(Found("usage_missing", "error", "receipts", words))
     unseen = "no receipt is there to compare with" if asked and not both else ""
-    return Look(len(both), len(asked), "graded trials that asked a model", tuple(found), unseen)
+    return Look(len(both), len(asked), run_here(facts, ASKED), tuple(found), unseen)
 
 
 RULES: tuple[Rule, ...] = (

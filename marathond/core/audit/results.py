@@ -11,7 +11,7 @@ from math import comb
 
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
-from marathond.core.audit.words import by_task, compared_arms, labels, of_kind, per_arm, plural, scored, some
+from marathond.core.audit.words import by_task, compared_arms, labels, of_compared, of_kind, per_arm, plural, scored, some
 from marathond.core.names import AgentKind, trial_label
 from marathond.core.ourside import LOG
 
@@ -21,6 +21,7 @@ ENDINGS_AT_LEAST = 7
 """Done cells of one arm or task, before even all of them could be unlikely."""
 ALIKE_AT_LEAST = 3
 """Done cells of one task, before it is strange that all of them are alike."""
+ENOUGH = f"tasks with {ALIKE_AT_LEAST} done cells of two arms"
 BYTES_AT_LEAST = 1024
 """Shorter outputs may be equal by chance: a list of verdicts without times."""
 FAILURES = frozenset({"build_failed", "setup_error", "malformed_early_exit", "no_tests"})
@@ -62,7 +63,7 @@ def budget_binding(facts: Facts) -> Look:
         unseen = (
             f"of {len(done) - len(told)} of {plural(len(done), 'done cell')} it is not known whether a budget ended them: most may have"
         )
-    return Look(len(told), len(done), "done cells", tuple(found), unseen)
+    return Look(len(told), len(done), of_compared(facts, "done cells"), tuple(found), unseen)
 
 
 def _bound(group: Sequence[TrialFact], *, unknown: bool = False) -> bool:
@@ -83,7 +84,7 @@ def same_failure_everywhere(facts: Facts) -> Look:
             arms = {trial.arm for trial in done}
             words = f"all {len(done)} done cells of {len(arms)} of {len(compared_arms(facts))} arms: reward 0, {sign}{_oracle(facts, task)}"
             found.append(Found("same_failure_everywhere", "warning", task, words))
-    return Look(judged, len(facts.tasks), "tasks", tuple(found))
+    return Look(judged, len(facts.tasks), ENOUGH, tuple(found))
 
 
 def _enough(done: Sequence[TrialFact]) -> bool:
@@ -130,7 +131,7 @@ def identical_outputs(facts: Facts) -> Look:
         *(_identical("artifacts that their agents left, without solving the task,", same) for same in left.values() if len(same) > 1),
     ]
     unseen = "no verifier output is recorded" if done and not seen else ""
-    return Look(len(seen), len(done), "done cells", _one_each(found), unseen)
+    return Look(len(seen), len(done), of_compared(facts, "done cells"), _one_each(found), unseen)
 
 
 def _strange(same: Sequence[TrialFact]) -> bool:
@@ -179,7 +180,7 @@ def _everywhere(facts: Facts, code: str, reward: int) -> Look:
     if alike:
         words = f"every done cell of every arm scored {reward} in {len(alike)} of {plural(judged, 'task')}: {some(alike)}"
         found = (Found(code, "info", facts.campaign, words),)
-    return Look(judged, len(facts.tasks), "tasks", found)
+    return Look(judged, len(facts.tasks), f"{ENOUGH}, and one of every arm", found)
 
 
 COLUMNS: dict[str, Callable[[TrialFact], float | None]] = {"partial": lambda t: t.partial, "test_rate": lambda t: t.test_rate}
@@ -190,7 +191,7 @@ def score_columns(facts: Facts) -> Look:
     done = scored(facts, compared_arms(facts))
     whole = [trial for trial in done if not failure(trial) and not trial.by_person]
     found = [each for column in COLUMNS for each in _columns(facts, whole, column)]
-    return Look(len(whole), len(done), "done cells", tuple(found))
+    return Look(len(whole), len(done), of_compared(facts, "done cells"), tuple(found))
 
 
 def _columns(facts: Facts, whole: Sequence[TrialFact], column: str) -> list[Found]:
@@ -295,10 +296,24 @@ def post_score_voids_uneven(facts: Facts) -> Look:
         known = sum(len(group) for group in withdrawn.values())
         words = (
             f"{len(uneven)} of {plural(known, 'post-score void')} left another arm's score of the same block standing; "
-            f"of all trials {per_arm(arms, counts, totals)}: {labels(uneven)}"
+            f"of all trials {per_arm(arms, counts, totals)}: {labels(uneven)}; {_taken_back(facts, uneven)}"
         )
         found = (Found("post_score_voids_uneven", "warning", facts.campaign, words),)
     return Look(len(told), len(voided), "voids", found, _voids_unseen(voided, told))
+
+
+def _taken_back(facts: Facts, voided: Sequence[TrialFact]) -> str:
+    """Which of these voids can still be undone: a cell that has a later trial keeps that one (the ledger refuses the other)."""
+    newest: dict[tuple[int, str], int] = {}
+    for trial in facts.trials:
+        cell = trial.block_id, trial.arm
+        newest[cell] = max(newest.get(cell, 0), trial.attempt)
+    free = [trial for trial in voided if newest[trial.block_id, trial.arm] == trial.attempt]
+    if not free and len(voided) == 1:
+        return "unvoid cannot take it back: its cell has a later trial"
+    if not free:
+        return "unvoid can take back none of them: their cells have a later trial"
+    return f"unvoid can take back {labels(free)}" + ("" if len(free) == len(voided) else "; the cells of the others have a later trial")
 
 
 def _voids_unseen(voided: Sequence[TrialFact], told: Sequence[TrialFact]) -> str:
@@ -375,7 +390,8 @@ RULES: tuple[Rule, ...] = (
         "post_score_voids_uneven",
         "warning",
         "A score was withdrawn although it was known, and the other arms' scores of the same block stand: that choice can turn a result.",
-        "Void whole blocks (`marathonctl void --pair`), or unvoid; else state the reason beside the result.",
+        "`marathonctl unvoid TRIAL --reason …` while its cell has no later trial; afterwards `marathonctl void TRIAL --pair --reason …` takes "
+        "what stands of the block, too. Else state the reason beside the result.",
         post_score_voids_uneven,
         ("a08",),
     ),

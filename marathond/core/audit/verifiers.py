@@ -1,4 +1,4 @@
-"""Rules over verifiers and images: does the same work get the same number, and from the same image?
+"""Rules over verifiers, images and mounts: does the same work get the same number, from the same image, by the same files?
 
 Pure.  The rules about what the numbers themselves show are :mod:`marathond.core.audit.results`.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
+from marathond.core.mounts import APART, UNREAD, by_mount, mixed, story
 from marathond.core.names import AgentKind
 
 AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
@@ -52,7 +53,7 @@ def oracle_fails(facts: Facts) -> Look:
         for task, done in tasks.items()
         if all(trial.reward != 1 for trial in done)
     ]
-    return Look(len(tasks), len(facts.tasks) if of_kind(facts, AgentKind.ORACLE) else 0, "tasks", tuple(found))
+    return Look(len(tasks), len(facts.tasks) if of_kind(facts, AgentKind.ORACLE) else 0, "tasks that an oracle arm has done", tuple(found))
 
 
 def image_stale(facts: Facts) -> Look:
@@ -60,7 +61,7 @@ def image_stale(facts: Facts) -> Look:
     seen = [trial for trial in standing if trial.image_id is not None]
     found = [each for task, group in by_task(seen).items() if (each := _images(facts, task, group)) is not None]
     unseen = "of no trial is the image known" if standing and not seen else ""
-    return Look(len(seen), len(standing), "trials", tuple(found), unseen)
+    return Look(len(seen), len(standing), "trials that stand", tuple(found), unseen)
 
 
 def _images(facts: Facts, task: str, group: Sequence[TrialFact]) -> Found | None:
@@ -82,6 +83,21 @@ def _images(facts: Facts, task: str, group: Sequence[TrialFact]) -> Found | None
     return Found("image_stale", "warning", task, "; ".join(words)) if words else None
 
 
+def mount_changed(facts: Facts) -> Look:
+    """Mounts of an arm that did not hold the same in all its trials.  Its name and its row stayed: nothing else would say so."""
+    found, blind, judged, of = [], [], 0, 0
+    for (arm, target), group in by_mount(facts.mounted).items():
+        if all(each.value.startswith(APART) for each in group):
+            continue  # writable, or a way to something else than files: no part of the harness
+        read = sum(each.trials for each in group if not each.value.startswith(UNREAD))
+        judged, of = judged + read, of + sum(each.trials for each in group)
+        if not read and any(each.trials for each in group):
+            blind.append(f"what {arm} mounts at {target} is known of no trial")
+        if mixed(group):
+            found.append(Found("mount_changed", "error", f"{arm} {target}", f"what {arm} mounts at {target} was {story(group)}"))
+    return Look(judged, of, "mounts of trials", tuple(found), "; ".join(blind) if not judged else "")
+
+
 def score_rules_differ(facts: Facts) -> Look:
     """Scores of one task that were read from different places: a rule of the configuration came, went or changed in between."""
     done = [trial for trial in scored(facts) if not trial.by_person]
@@ -99,6 +115,15 @@ def score_rules_differ(facts: Facts) -> Look:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "mount_changed",
+        "error",
+        "Files that an arm mounts were changed while its campaign ran: trials before and after it are of two arms under one name.",
+        "Put the old files back and void what ran with the new ones, with the whole blocks (`marathonctl void --pair`); or begin a new "
+        "campaign. Trial by trial: `marathonctl sql \"select * from trial_fact where name like 'mount %'\"`.",
+        mount_changed,
+        ("a18",),
+    ),
     Rule(
         "score_rules_differ",
         "warning",

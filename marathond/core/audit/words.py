@@ -24,6 +24,16 @@ def of_kind(facts: Facts, kind: AgentKind) -> frozenset[str]:
     return frozenset(arm for arm in facts.arms if facts.kinds.get(arm) == kind.value)
 
 
+def of_compared(facts: Facts, things: str) -> str:
+    """``things`` of arms that are compared, said where there is no other arm: "none yet" would be untrue of what reference arms left."""
+    return things if compared_arms(facts) else f"{things} of arms that are compared"
+
+
+def run_here(facts: Facts, things: str) -> str:
+    """What was measured elsewhere has its like; a rule that cannot ask for it says so in its words."""
+    return things if facts.origin == "run" else f"{things}, run here"
+
+
 def scored(facts: Facts, arms: Iterable[str] | None = None) -> list[TrialFact]:
     """Trials that fill their cell with a score; of ``arms``, None: of all."""
     wanted = None if arms is None else frozenset(arms)

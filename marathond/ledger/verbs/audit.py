@@ -19,6 +19,7 @@ from marathond.core.model_rules import AGENTS_OWN
 from marathond.core.names import AgentKind
 from marathond.core.score import RULE
 from marathond.ledger.verbs.findings import open_findings
+from marathond.ledger.verbs.mounts import readings
 from marathond.ledger.verbs.runs import last_run
 from marathond.ledger.verbs.settings import observations
 from marathond.ledger.verbs.sql import marks, must, one, scalar
@@ -83,6 +84,16 @@ def facts(
         alive,
         up_ms,
         wal_readers=wal_readers,
+        leases_released=int(scalar(c, "SELECT count(*) FROM network_lease WHERE released_at_ms IS NOT NULL")),
+        reviews_decided=read.reviews_decided,
+        findings_closed=int(
+            scalar(
+                c,
+                "SELECT count(*) FROM finding WHERE closed_at_ms IS NOT NULL AND (campaign_id IS NULL OR campaign_id = ?)",
+                (campaign_id,),
+            )
+        ),
+        mounted=readings(c, campaign_id),
         left_out=read.left_out,
     )
 
@@ -92,6 +103,7 @@ class _Trials:
 
     def __init__(self, c: sqlite3.Connection, campaign_id: int, now_ms: int, arms: list[sqlite3.Row], tasks: dict[int, str]) -> None:
         self.c, self.now_ms, self.tasks = c, now_ms, tasks
+        self.reviews_decided = 0
         self.arms = {row["arm_id"]: row["name"] for row in arms}
         self.asking = {row["name"] for row in arms if row["kind"] == AgentKind.CODEX.value}
         self.loopx = {row["name"] for row in arms if (json.loads(row["data_json"]).get("codex") or {}).get("loopx") is not None}
@@ -165,9 +177,11 @@ class _Trials:
         for trial, row in self._each(sql):
             trial |= {"void_code": row["code"], "void_side": row["side"], "void_by": row["decided_by"]}
             trial["score_known"] = bool(row["score_was_known"])
-        sql = "SELECT trial_id, code FROM review WHERE trial_id >= {from_id} AND decided_at_ms IS NULL"
-        for trial, row in self._each(sql):
-            trial["review_code"] = row["code"]
+        for trial, row in self._each("SELECT trial_id, code, decided_at_ms FROM review WHERE trial_id >= {from_id}"):
+            if row["decided_at_ms"] is None:
+                trial["review_code"] = row["code"]
+            else:
+                self.reviews_decided += 1
 
     def _scores(self) -> None:
         """The newest row of each trial counts; its parts with it."""
