@@ -246,10 +246,24 @@ def test_d13_is_over_as_soon_as_one_cell_ends_otherwise() -> None:
 def test_a08_one_side_of_a_pair_withdrawn_after_its_score_is_named_by_arm() -> None:
     (found,) = look("post_score_voids_uneven", facts(voids(pair=False))).found
     assert found.detail == (
-        "1 of 1 post-score void left another arm's score of the same block standing; of all trials plain 1 of 3, goal 0 of 2: t0001"
+        "1 of 1 post-score void left another arm's score of the same block standing; of all trials plain 1 of 3, goal 0 of 2: t0001; "
+        "unvoid cannot take it back: its cell has a later trial"
     )
     (counted,) = look("post_score_voids", facts(voids(pair=True))).found
     assert counted.detail == "2 of 2 voids withdrew a score that was known; of all trials plain 1 of 3, goal 1 of 3"
+
+
+def test_a08_what_is_advised_can_be_done_whether_the_cell_has_run_again_or_not() -> None:
+    """A void is taken back only while its cell has no later trial; afterwards the other side has to go, or the reason stays."""
+    once, *_ = again = [each for each in voids(pair=False) if each.trial_id != 3]
+    assert once.trial_id == 1
+    (found,) = look("post_score_voids_uneven", facts(again)).found
+    assert found.detail.endswith(": t0001; unvoid can take back t0001")
+    other = [replace(each, trial_id=each.trial_id + 20, block_id=9, replicate=9) for each in voids(pair=False)]
+    (found,) = look("post_score_voids_uneven", facts([*again, *other])).found
+    assert found.detail.endswith(": t0001, t0021; unvoid can take back t0001; the cells of the others have a later trial")
+    todo = RULES["post_score_voids_uneven"].todo
+    assert "while" in todo and "`marathonctl unvoid" in todo and "`marathonctl void TRIAL --pair" in todo
 
 
 def test_b14_trials_in_different_images_are_named_by_arm() -> None:

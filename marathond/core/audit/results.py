@@ -390,8 +390,8 @@ RULES: tuple[Rule, ...] = (
         "post_score_voids_uneven",
         "warning",
         "A score was withdrawn although it was known, and the other arms' scores of the same block stand: that choice can turn a result.",
-        "`marathonctl unvoid TRIAL --reason …` while its cell has no later trial; afterwards `marathonctl void TRIAL --pair --reason …` takes "
-        "what stands of the block, too. Else state the reason beside the result.",
+        "`marathonctl unvoid TRIAL --reason …` while its cell has no later trial; afterwards `marathonctl void TRIAL --pair --reason …` "
+        "takes what stands of the block, too. Else state the reason beside the result.",
         post_score_voids_uneven,
         ("a08",),
     ),
