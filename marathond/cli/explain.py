@@ -79,5 +79,3 @@ def _whole(found: list[Explained], where: Screen) -> Iterator[str]:
         yield where.paint(f"{each.kind} {each.code}", "bold")
         yield from wrapped(f"  means: {each.means}", where)
         yield from wrapped(f"  do:    {each.todo}", where)
-        if each.faults:
-            yield f"  fault: {', '.join(each.faults)}"

@@ -193,8 +193,6 @@ def _whole_lines(whole: Whole, where: Screen, now_ms: int) -> Iterator[str]:
         "known by": _known(row),
         "told": "; ".join(map(_told, whole.told)) or "no message was sent of it",
     }
-    if meaning.faults:
-        facts["fault"] = ", ".join(meaning.faults)
     for name, text in facts.items():
         yield from wrapped(f"  {name + ':':<10} {text}", where)
     if whole.earlier:

@@ -95,10 +95,10 @@ def test_one_finding_is_shown_whole_with_those_before_it_and_who_was_told(scratc
         f"  do:        {RAISED['breaker'].todo}",
         "  known by:  nobody yet",
         "  told:      webhook: not yet after 1 tries: HTTP 502",
-        "  fault:     f12",
         "  before: 1 time for admission",
     ):
         assert words in text, text
+    assert "f12" not in text, "an id that is explained nowhere a person is sent; --json has it"
     assert "\n       4 " in text and " for 16m40s: closed" in text
     assert "campaign scratch" in "\n".join(view._whole_lines(view.find(scratch.c, 3), Screen(), scratch.now_ms))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sqlite3
 from pathlib import Path
@@ -75,6 +76,10 @@ def test_the_commands_speech(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "void image_gone" and said[2].startswith("  do:    ")
     assert said[1] == f"  means: {sentence(void_codes()['image_gone'])}"
+    assert ctl.run(["explain", "post_score_voids"]) == 0
+    assert "a08" not in capsys.readouterr().out, "an id that is explained nowhere a person is sent"
+    assert ctl.run(["explain", "post_score_voids", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["faults"] == ["a08"]
     assert ctl.run(["explain", "imag_gone"]) == 2
     assert capsys.readouterr().err.startswith("marathonctl: no code imag_gone in this version; like it are image_gone")
     assert ctl.run(["explain"]) == 0
