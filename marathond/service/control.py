@@ -1,7 +1,8 @@
 """The control socket: who may call, how much, how long; what the calls do is the handler's business.
 
 Owns the socket file (a dead daemon's is replaced, a live one's is refused), peer credentials, the bounds on requests and connections,
-and the translation of errors into answers.  Must not know the verbs.
+and the translation of errors into answers.  A request whose caller has hung up before it was begun is not begun: a daemon that was stopped
+for an hour must not carry out then what somebody gave up on, and perhaps asked otherwise since.  Must not know the verbs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from marathond.core.errors import ConfigError, EngineTimeout, LedgerRefused, Mar
 from marathond.ports.leaving import last_act
 from marathond.service import protocol
 from marathond.service.exits import Exit
-from marathond.service.peers import Peer, group_id, may_command, peer_of
+from marathond.service.peers import Peer, group_id, has_gone, may_command, peer_of
 from marathond.service.protocol import BadRequest
 
 MODE = 0o660
@@ -171,6 +172,10 @@ class ControlServer:
                     await _send(stream, protocol.encode_error(f"request over {protocol.REQUEST_MAX_BYTES} bytes", Exit.USAGE))
                     return
             if waiting.cancelled_caught:
+                return
+            # Asked here and not at the connection's end: everything that was sent before a hang-up still lies in the socket, to be read.
+            if has_gone(stream.extra(anyio.abc.SocketAttribute.raw_socket).fileno()):
+                log.info("control_request_given_up", pid=peer.pid, user=peer.name, bytes=len(line))
                 return
             await _send(stream, await self._answer(peer, line))
 

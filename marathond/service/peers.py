@@ -1,7 +1,7 @@
 """Who is at the other end of a unix socket, by the kernel's word.
 
-Owns SO_PEERCRED and the rule of who may command the daemon: root, the daemon's own user, members of the socket's group.
-Must not know what is asked.
+Owns SO_PEERCRED, the look whether a caller has gone, and the rule of who may command the daemon: root, the daemon's own user, members of
+the socket's group.  Must not know what is asked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import grp
 import os
 import pwd
 import re
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -34,6 +35,17 @@ def peer_of(connection: socket.socket) -> Peer:
     """Credentials that the kernel took down when the peer connected; the peer cannot choose them."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return Peer(pid, uid, gid, user_name(uid))
+
+
+def has_gone(descriptor: int) -> bool:
+    """Whether the other end of a connection will hear nothing any more: it was closed, or shut down both ways.
+
+    The kernel says so by POLLHUP, at once and also while unread requests lie in the socket.  A caller that only says "no more requests"
+    (``nc -N``, shutdown of its writing half) still listens: that is POLLRDHUP alone.
+    """
+    look = select.poll()
+    look.register(descriptor, 0)  # what went wrong is told unasked
+    return any(events & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, events in look.poll(0))
 
 
 def user_name(uid: int) -> str:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from marathond.cli import client
 from marathond.cli.client import DaemonDown, call
 from marathond.core.errors import ConfigError, LedgerRefused, Refused
 from marathond.service import control, protocol
 from marathond.service.control import ControlServer, make_way
 from marathond.service.exits import CallFailed, Exit
-from marathond.service.peers import Peer, may_command, peer_of
+from marathond.service.peers import Peer, has_gone, may_command, peer_of
 
 pytestmark = pytest.mark.anyio
 TEMP = Path(tempfile.gettempdir()).resolve()
@@ -292,11 +297,149 @@ def test_no_daemon_is_exit_3(tmp_path: Path) -> None:
     assert caught.value.exit_code == Exit.DOWN and "not running" in str(caught.value)
 
 
-def test_silence_is_busy_and_the_outcome_unknown(tmp_path: Path) -> None:
+@contextmanager
+def mute(path: Path) -> Iterator[socket.socket]:
+    """Somebody who takes calls and says nothing."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(4)
+        yield listener
+
+
+def test_a_request_that_nobody_read_is_not_done_and_the_deadline_says_so(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
-    with socket.socket(socket.AF_UNIX) as mute:
-        mute.bind(str(path))
-        mute.listen(1)
-        with pytest.raises(CallFailed, match="whether it was done is unknown") as caught:
+    with mute(path) as listener:
+        with pytest.raises(CallFailed) as caught:
             call(path, "void", {}, timeout_s=0.1)
-    assert caught.value.exit_code == Exit.BUSY
+        assert caught.value.exit_code == Exit.BUSY and "\n" not in str(caught.value)
+        assert str(caught.value).startswith(
+            f"void: no answer within 0.1 s from marathond (pid {os.getpid()}, {path}): it has not answered; "
+        )
+        assert "it had not read the request, which is not done and will not be: ask again" in str(caught.value)
+        accepted, _ = listener.accept()
+        with accepted:  # what makes these words true: the request is there to be read, and who looks sees that nobody waits
+            assert has_gone(accepted.fileno()) and accepted.recv(65536) == protocol.encode_request("void", {})
+
+
+def test_of_a_request_that_was_read_the_outcome_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TELL_AFTER_S", 0.05)
+    path, read = tmp_path / "c.sock", threading.Event()
+
+    def take(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            read.set()
+            connection.recv(65536)  # until the caller hangs up
+
+    with mute(path) as listener:
+        reader = threading.Thread(target=take, args=(listener,))
+        reader.start()
+        with pytest.raises(CallFailed, match="whether it was done, or still will be, is unknown: look with marathonctl status") as caught:
+            call(path, "void", {}, timeout_s=0.2, tell=lambda _: read.wait(120))
+        reader.join(120)
+    assert caught.value.exit_code == Exit.BUSY and read.is_set()
+
+
+def test_who_waits_is_told_once_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TELL_AFTER_S", 0.05)
+    path, told = tmp_path / "c.sock", list[str]()
+    with mute(path), pytest.raises(CallFailed):
+        call(path, "pause", {}, timeout_s=0.5, tell=told.append)
+    (line,) = told
+    assert line == (
+        f"pause: waits for marathond (pid {os.getpid()}, {path}): it has not answered; Ctrl-C gives up, and what has not begun by then is "
+        "not done"
+    )
+
+
+def test_a_request_larger_than_the_socket_holds_waits_no_longer_than_its_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with mute(path), pytest.raises(CallFailed, match="not done and will not be"):
+        call(path, "void", {"text": "x" * 900_000}, timeout_s=0.3)
+
+
+def test_who_gives_up_is_told_whether_it_may_still_be_done(tmp_path: Path) -> None:
+    path, told = tmp_path / "c.sock", list[str]()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if len(told) == 1:
+            raise KeyboardInterrupt  # as if at that very moment
+
+    with mute(path), pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(client, "TELL_AFTER_S", 0.05)
+        call(path, "drain", {}, timeout_s=120, tell=tell)
+    assert told[1] == (
+        "drain: given up; it had not read the request, which is not done and will not be: ask again, or see its log: it may hang"
+    )
+
+
+def test_of_a_process_that_is_stopped_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of its own, frozen as `kill -STOP` freezes it; what was given up meanwhile is not begun once it goes on."""
+    monkeypatch.setattr(client, "TELL_AFTER_S", 0.05)
+    path, seen, told = tmp_path / "c.sock", tmp_path / "seen", list[str]()
+    with subprocess.Popen([sys.executable, "-c", FROZEN, str(path), str(seen)], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None and server.stdout.readline() == "serves\n"
+            server.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+            with pytest.raises(CallFailed) as caught:
+                call(path, "given-up", {}, timeout_s=0.5, tell=told.append)
+            server.send_signal(signal.SIGCONT)
+            assert call(path, "waited-for", {}, timeout_s=120) == "done"
+        finally:
+            server.kill()
+    stopped = f"marathond (pid {server.pid}, {path}): the process is stopped by a signal, kill -CONT {server.pid} lets it go on"
+    assert told == [f"given-up: waits for {stopped}; Ctrl-C gives up, and what has not begun by then is not done"]
+    assert str(caught.value) == (
+        f"given-up: no answer within 0.5 s from {stopped}; it had not read the request, which is not done and will not be: let it go on, "
+        "then ask again"
+    )
+    assert seen.read_text() == "waited-for\n"
+
+
+FROZEN = """
+import sys
+from pathlib import Path
+import anyio
+from marathond.service.control import ControlServer
+
+async def act(peer, verb, args):
+    with Path(sys.argv[2]).open("a") as file:
+        file.write(verb + chr(10))
+    return "done"
+
+async def main():
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(ControlServer(Path(sys.argv[1]), act, deadline_s=lambda _: 120).serve)
+        print("serves", flush=True)
+
+anyio.run(main)
+"""
+
+
+async def test_a_request_whose_caller_has_gone_is_not_begun(tmp_path: Path) -> None:
+    """The loop is held while somebody asks and leaves, as a stopped process is: all of it lies in the socket when the daemon looks."""
+    path = tmp_path / "c.sock"
+    async with serving(path) as echo:
+        for how in (socket.SHUT_RDWR, None):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(path))
+                connection.sendall(protocol.encode_request("ping", {}) * 3)
+                if how is not None:
+                    connection.shutdown(how)
+        assert (await ask(path, "status"))["verb"] == "status"
+        assert [verb for _, verb, _ in echo.seen] == ["status"]
+
+
+async def test_a_caller_that_has_closed_one_half_still_waits_and_is_served(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    async with serving(path) as echo:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            connection.sendall(protocol.encode_request("ping", {}))
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(120)
+            assert json.loads(await anyio.to_thread.run_sync(connection.recv, 65536))["ok"]
+        assert [verb for _, verb, _ in echo.seen] == ["ping"]

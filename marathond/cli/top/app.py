@@ -179,8 +179,9 @@ class Top(App[int]):
         """The daemon decides and answers; its words are what is shown."""
         args = {"trials": [trial_id], "reason": reason, "code": "operator", **({"pair": True} if pair else {})}
         severity: Literal["information", "error"] = "information"
+        waits = partial(self.call_from_thread, self.notify, timeout=10, markup=False)
         try:
-            words = list(void_words(call(self._place.paths.control_socket, "void", args), args))
+            words = list(void_words(call(self._place.paths.control_socket, "void", args, tell=lambda line: waits(clean(line))), args))
         except MarathonError as error:
             words, severity = [clean(error)], "error"
         self.call_from_thread(self.notify, "\n".join(words), severity=severity, timeout=10, markup=False)
