@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -236,8 +236,7 @@ class Daemon:
         now_ms = self.clock.wall_ms()
         await self.ledger.read(refuse_other_engine, self.settings.engine.name, self.engine.url)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
-        begun = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name) is not None
-        result = await self._submit(self.settings, "marathond", begun=begun)
+        result = await self._submit(self.settings, "marathond", begun=await self._known_tasks())
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
         # For whoever asks after another one: none of its cells begins while this life lasts.
         await self._patient.write(ledger_settings.observe, "campaign", self.settings.campaign.name, now_ms=self.clock.wall_ms())
@@ -256,6 +255,11 @@ class Daemon:
                 group.start_soon(Auditor(self.world, self.ledger.path).run, name="audit")
             group.start_soon(self._begin, group, name="begin")
             await anyio.sleep_forever()
+
+    async def _known_tasks(self) -> dict[str, str] | None:
+        """Of a campaign that this start goes on with: each task's folder by its name; None: it begins."""
+        row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
+        return None if row is None else {task.name: task.path for task in await self.ledger.read(campaigns.tasks_of, row.campaign_id)}
 
     async def _name_rules_without_task(self, campaign_id: int) -> None:
         """A submission refuses them; a start that goes on with a campaign must not end over one, and says so."""
@@ -385,7 +389,7 @@ class Daemon:
         driven = len(self.world.driven) if self.world else 0
         return f"campaign {self.settings.campaign.name}, {driven} trials" + (f", degraded: {self.degraded}" if self.degraded else "")
 
-    async def _submit(self, settings: Settings, author: str, *, begun: bool = False) -> SubmitResult:
+    async def _submit(self, settings: Settings, author: str, *, begun: Mapping[str, str] | None = None) -> SubmitResult:
         await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
         trees = await to_thread.run_sync(staged_trees, settings)
         self._staged.update({tree.package_id: tree.root for tree in trees.values()})

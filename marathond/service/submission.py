@@ -25,7 +25,9 @@ from marathond.service.treatment import arm_treatment, campaign_treatment, treat
 from marathond.tasks.speaking import speaking_files
 
 
-def build(settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str], *, begun: bool = False) -> Submission:
+def build(
+    settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str], *, begun: Mapping[str, str] | None = None
+) -> Submission:
     """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError.
 
     :param begun: as :func:`~marathond.service.taskread.read_tasks` has it.

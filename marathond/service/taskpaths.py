@@ -1,7 +1,8 @@
 """From the paths, folders of tasks and patterns of ``[campaign]`` to task folders.
 
 Owns patterns, ``include``, ``exclude`` and the rule that a task's name is its folder's.  Must not read what is in a folder: a bad task
-parks its cells later and disturbs nobody; a pattern or a name that fits nothing is a typing error and is refused here.
+parks its cells later and disturbs nobody; a path, a pattern or a name that fits nothing is a typing error and is refused here, for a task
+once submitted is its campaign's for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import difflib
 import glob
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -30,26 +31,28 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 _WILD = re.compile(r"[*?]|\[[^]]*\]")
 
 
-def task_folders(settings: Settings, *, begun: bool = False) -> tuple[Path, ...]:
-    """The campaign's task folders by name, each once.  A folder named without a pattern is listed even if it is not there.
+def task_folders(settings: Settings, *, begun: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """The campaign's task folders by name, each once.
 
-    :param begun: a daemon goes on with the campaign, and a rule of ``[scores]`` whose task's folder is gone must not end it.
-    :raises ConfigErrors: a pattern without a match, a name in ``include``, ``exclude``, ``verifier.exclusive`` or ``[scores]`` that no task
-        has, two folders of one name, no task left, or more than :data:`TASKS_MAX`.
+    :param begun: a daemon goes on with the campaign, which knows these tasks, by name, in these folders.  Where they are gone (a disk that
+        is not mounted) they are listed all the same, and park: running agents must not lose their daemon over it, nor over a rule of
+        ``[scores]`` for one.
+    :raises ConfigErrors: a path that is no task and no folder of tasks, a pattern without a match, a name in ``include``, ``exclude``,
+        ``verifier.exclusive`` or ``[scores]`` that no task has, two folders of one name, no task left, or more than :data:`TASKS_MAX`.
     """
     errors: list[ConfigError] = []
     found: dict[str, Path] = {}
     for index, pattern in enumerate(settings.campaign.tasks):
-        folders = _folders(pattern)
+        folders = _folders(pattern) or _vanished(pattern, begun or {})
         if not folders:
-            errors.append(_error(settings, "tasks", index, pattern, "matches no folder" + _near_folders(pattern)))
+            errors.append(_error(settings, "tasks", index, pattern, _no_task(pattern)))
         for folder in folders:
             if found.setdefault(folder.name, folder) != folder:
                 errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
     if errors and not found:
         raise ConfigErrors(errors)  # without a folder every name is unknown: that would be said again for each
-    errors += [*_unknown_names(settings, found), *([] if begun else _rules_without_task(settings, found))]
-    errors += [] if begun else _alone_without_task(settings, found)
+    errors += [*_unknown_names(settings, found), *([] if begun is not None else _rules_without_task(settings, found))]
+    errors += [] if begun is not None else _alone_without_task(settings, found)
     chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
     chosen -= set(settings.campaign.exclude)
     if not errors and not chosen:
@@ -65,11 +68,11 @@ def _folders(pattern: str) -> list[Path]:
     path = Path(pattern)
     try:
         if path.is_dir():
-            return [path] if (path / "task.toml").exists() else _tasks_below(path) or [path]
+            return [path] if (path / "task.toml").exists() else _tasks_below(path)
     except PermissionError:
         return [path]  # reading it as a task says what may not be read, and parks it
     if not glob.has_magic(pattern):
-        return [path]
+        return []
     matches = glob.glob(pattern)  # noqa: PTH207  # Path.glob would match hidden folders
     return sorted(match for match in map(Path, matches) if match.is_dir())
 
@@ -80,12 +83,35 @@ def _tasks_below(path: Path) -> list[Path]:
     return folders if any((folder / "task.toml").exists() for folder in folders) else []
 
 
+def _vanished(pattern: str, known: Mapping[str, str]) -> list[Path]:
+    """What a campaign knows of a folder of tasks, a pattern or a task that leads nowhere now."""
+    path, folders = Path(pattern), sorted(map(Path, known.values()))
+    if below := [folder for folder in folders if folder.parent == path]:
+        return below
+    if path.name in known:
+        return [path]
+    return [folder for folder in folders if folder.match(pattern)] if glob.has_magic(pattern) else []
+
+
+def _no_task(pattern: str) -> str:
+    path = Path(pattern)
+    if path.is_dir():
+        names = sorted(child.name for child in islice(path.iterdir(), TASKS_MAX) if child.is_dir() and not child.name.startswith("."))
+        return "holds no task.toml, and no folder that does" + _near([], names, of=" in it")
+    if glob.has_magic(pattern):
+        return "matches no folder" + _near_folders(pattern)
+    return ("is no folder" if path.exists() else "no such folder") + _near_folders(pattern)
+
+
 def _near_folders(pattern: str) -> str:
     """What there is in place of the first part of a pattern that leads nowhere; empty: nothing."""
     base, *parts = Path(pattern).parts
     here = Path(base)
     for part in parts:
         literal = _ESCAPED.sub(r"\1", part)
+        if (here / part).is_dir():
+            here /= part
+            continue
         if glob.has_magic(_ESCAPED.sub("", part)) or not (here / literal).is_dir():
             break
         here /= literal

@@ -2,7 +2,7 @@
 
 Owns the order of the checks: names against the benchmark's profile, then each folder, its marks against the profile, its digest against
 ``campaign.digests``.  What contradicts the profile is refused by name; what is only wrong with one task parks that one.  Once a campaign
-has begun a daemon refuses no folder: running agents must not lose it over one that somebody edited or copied (fault f06).
+has begun a daemon refuses no folder that it knows: running agents must not lose it over one that somebody edited or copied (fault f06).
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ class Reading:
 
 
 def read_tasks(
-    settings: Settings, environ: Mapping[str, str], *, only: str | None = None, pins: bool = True, begun: bool = False
+    settings: Settings, environ: Mapping[str, str], *, only: str | None = None, pins: bool = True, begun: Mapping[str, str] | None = None
 ) -> Reading:
     """Read every task of the campaign (seconds for large benchmarks), or the one named ``only``.
 
     :param environ: the caller's environment; of it tasks see what :func:`~marathond.core.judge.seen_by_tasks` lets through.
     :param pins: False leaves ``campaign.digests`` unread: it is about to be written.
-    :param begun: a daemon goes on with the campaign: a task that does not fit parks as ``task_changed``.
-    :raises ConfigErrors: a pattern or name that fits nothing; a profile that does not fit the folders; a table of digests that is wrong.
+    :param begun: as :func:`~marathond.service.taskpaths.task_folders` has it; a task that does not fit parks as ``task_changed``.
+    :raises ConfigErrors: a path, pattern or name that fits nothing; a profile that does not fit the folders; a wrong table of digests.
     """
     folders = task_folders(settings, begun=begun)
     benchmark = settings.benchmark
-    if benchmark is not None and not begun:
+    if benchmark is not None and begun is None:
         names, campaign = [folder.name for folder in folders], settings.campaign
         _refuse(settings, names_differ(benchmark.known, names, included=campaign.include, excluded=campaign.exclude))
     table = _table(settings) if pins else None
     seen = seen_by_tasks(environ, settings.gateway.verifier_env)
     found = (look(folder, seen, settings.undeclared_network) for folder in folders if only in (None, folder.name))
     looks = {one.outcome.name: one for one in found}
-    if benchmark is not None and not begun:
+    if benchmark is not None and begun is None:
         known, shown = benchmark.known, {name: one.marks for name, one in looks.items()}
         _refuse(settings, (line for name, marks in shown.items() if marks is not None for line in marks_differ(known, name, marks)))
-    if table is not None and not begun and (missing := digests.unlisted(table, looks)):
+    if table is not None and begun is None and (missing := digests.unlisted(table, looks)):
         raise ConfigErrors(missing)
     tasks = tuple(_task(benchmark, one if table is None else _pinned(table, one)) for one in looks.values())
     return Reading(tasks, looks, table is not None)

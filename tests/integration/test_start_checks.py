@@ -11,6 +11,7 @@ import pytest
 from anyio import to_thread
 
 from marathond.cli.client import call
+from marathond.core.errors import MarathonError
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
 from tests.support.process_rig import ProcessRig
@@ -66,6 +67,30 @@ async def test_what_only_a_restart_changes_is_named_and_left_alone(docker_host: 
         await rig.kill()
         await rig.start()
         await rig.until("SELECT range = '198.18.0.0/16' FROM network_pool")
+
+
+async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_later_start(docker_host: str, tmp_path: Path) -> None:
+    """The first start and a submission refuse a folder that is not there; a start that goes on with its task does not end over it."""
+    tasks = [make_task(tmp_path, name) for name in ("t", "lost")]
+    rig = ProcessRig(docker_host, tasks=[*tasks, tmp_path / "lots"], arms={"nop": {"kind": "nop"}})
+    wrong, right = f'"{tmp_path}/lost", "{tmp_path}/lots"', f'"{tmp_path}/lost"'
+    first = rig.popen(stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    _, said = await to_thread.run_sync(first.communicate, None, 240)
+    rewrite(rig, wrong, right)
+    async with rig:
+        assert first.returncode == 78, said
+        (line,) = [line for line in said.decode().splitlines() if line.startswith("marathond: ")]
+        assert line.endswith(f'campaign.tasks[2] = "{tmp_path}/lots": no such folder; near names in {tmp_path}: lost')
+        await rig.until_done()
+        rewrite(rig, right, wrong)
+        with pytest.raises(MarathonError, match="no such folder; near names"):
+            await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", {})
+        rewrite(rig, wrong, right)
+        await rig.kill()
+        (tmp_path / "lost").rename(tmp_path / "unmounted")
+        await rig.start()
+        await rig.until("SELECT count(*) = 2 FROM run WHERE ready_at_ms IS NOT NULL")
+        assert rig.sql("SELECT name, count(*) FROM task JOIN cell USING (task_id) GROUP BY 1") == [("lost", 1), ("t", 1)]
 
 
 async def test_a_range_that_meets_this_host_and_the_clocks_of_the_roots_are_in_the_ledger(docker_host: str, tmp_path: Path) -> None:

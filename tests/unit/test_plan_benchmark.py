@@ -173,13 +173,13 @@ def test_f06_a_daemon_goes_on_with_a_begun_campaign_whatever_became_of_a_folder(
     settings = load(Path("marathond.toml"), cwd=room.folder)
     with pytest.raises(ConfigErrors):
         read_tasks(settings, {})
-    parked = {task.name: task for task in read_tasks(settings, {}, begun=True).tasks if isinstance(task, Unrunnable)}
+    parked = {task.name: task for task in read_tasks(settings, {}, begun={}).tasks if isinstance(task, Unrunnable)}
     assert sorted(parked) == sorted([*GPU, SEPARATE, "wasm-simd.copy", "zstd-decoder"])
     assert parked["zstd-decoder"].code == parked["wasm-simd.copy"].code == "task_changed"
     assert parked["zstd-decoder"].detail.startswith("profile swe-marathon: zstd-decoder: is known as offline")
     room.change('#digests = "', 'digests = "')
     settings = load(Path("marathond.toml"), cwd=room.folder)
-    details = {task.name: task.detail for task in read_tasks(settings, {}, begun=True).tasks if isinstance(task, Unrunnable)}
+    details = {task.name: task.detail for task in read_tasks(settings, {}, begun={}).tasks if isinstance(task, Unrunnable)}
     assert "swe-marathon.digests.toml:4: lists no digest of it" in details["wasm-simd.copy"]
     assert "expects sha256:" in details["zstd-decoder"]
 

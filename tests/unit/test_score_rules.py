@@ -227,7 +227,7 @@ def test_a_rule_for_no_task_names_the_tasks_there_are_unless_a_daemon_goes_on(co
         "config.toml:6: scores.zstd-decodr: no such task; did you mean zstd-decoder?",
         "config.toml:8: scores.other: no such task; there are ruby.port, zstd-decoder",
     ]
-    assert len(task_folders(settings, begun=True)) == 2, "running agents must not lose their daemon over it"
+    assert len(task_folders(settings, begun={})) == 2, "running agents must not lose their daemon over it"
 
 
 def test_a_rule_for_a_task_that_is_left_out_now_is_no_mistake(config: Callable[[str], Settings], tmp_path: Path) -> None:

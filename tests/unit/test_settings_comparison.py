@@ -110,5 +110,6 @@ def test_plan_and_config_show_say_what_will_be_compared(tmp_path: Path) -> None:
 
 def test_a_submission_carries_the_declaration(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "task.toml").touch()
     settings = _load(tmp_path, 'contrasts = [["goal", "plain"]]')
     assert build(settings, "ana", {}, {}).contrasts == (("goal", "plain"),)

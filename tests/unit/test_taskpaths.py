@@ -17,16 +17,19 @@ def room(tmp_path: Path) -> Path:
     room = tmp_path / "a[1]*"
     for name in ("tasks/one", "tasks/two", "more/three", "again/two", "tasks/.hidden"):
         (room / name).mkdir(parents=True)
-    for name in ("suite/four", "suite/no-toml", "suite/four/tests"):
+    for name in ("suite/four", "suite/no-toml", "suite/four/tests", "mount"):
         (room / name).mkdir(parents=True)
-    (room / "suite/four/task.toml").touch()
+    for name in ("suite/four", "more/three", "tasks/one", "tasks/two", "again/two"):
+        (room / name / "task.toml").touch()
     (room / "tasks/README.md").write_text("no folder")
     return room
 
 
-def _names(room: Path, campaign: str) -> list[str]:
+def _names(room: Path, campaign: str, begun: dict[str, str] | None = None) -> list[str]:
+    """:param begun: tasks that the ledger knows of the campaign to their folders, below the room."""
     (room / "marathond.toml").write_text(f'[campaign]\nname = "c"\n{campaign}\n[arms.nop]\nkind = "nop"\n')
-    folders = task_folders(load(environ={"HOME": "/"}, cwd=room, uid=0))
+    known = None if begun is None else {name: str(room / folder) for name, folder in begun.items()}
+    folders = task_folders(load(environ={"HOME": "/"}, cwd=room, uid=0), begun=known)
     assert all(folder.is_absolute() for folder in folders)
     return [str(folder.relative_to(room)) for folder in folders]
 
@@ -36,7 +39,7 @@ def _names(room: Path, campaign: str) -> list[str]:
     [
         ('tasks = ["tasks/*"]', ["tasks/one", "tasks/two"]),
         ('tasks = ["tasks/*", "tasks/one", "./tasks/../tasks/two"]', ["tasks/one", "tasks/two"]),
-        ('tasks = ["tasks"]', ["tasks"]),
+        ('tasks = ["tasks"]', ["tasks/one", "tasks/two"]),
         ('tasks = ["suite"]', ["suite/four", "suite/no-toml"]),
         ('tasks = ["suite/four"]', ["suite/four"]),
         ('tasks = ["more/*", "tasks/o??"]', ["tasks/one", "more/three"]),
@@ -53,8 +56,31 @@ def test_which_folders(room: Path, campaign: str, names: list[str] | None) -> No
         assert _names(room, campaign) == names
 
 
-def test_f06_a_folder_that_is_not_there_is_listed_so_that_its_cells_park(tmp_path: Path) -> None:
-    assert _names(tmp_path, 'tasks = ["tasks/gone"]') == ["tasks/gone"]
+@pytest.mark.parametrize(
+    ("campaign", "begun"),
+    [
+        ('tasks = ["suite/four", "tasks/gone"]', {"gone": "tasks/gone"}),
+        ('tasks = ["suite/four", "moved/gone"]', {"gone": "tasks/gone"}),
+        ('tasks = ["suite/four", "disk"]', {"gone": "disk/gone", "lost": "disk/lost", "elsewhere": "other/elsewhere"}),
+        ('tasks = ["suite/four", "disk/*"]', {"gone": "disk/gone", "lost": "disk/lost", "deeper": "disk/one/deeper"}),
+        ('tasks = ["suite/four", "mount"]', {"gone": "mount/gone"}),
+    ],
+    ids=["a task", "a task that had another place", "a folder of tasks", "a pattern", "a mount point without its disk"],
+)
+def test_f06_what_a_campaign_knows_already_is_listed_without_its_folder_so_that_its_cells_park(
+    room: Path, campaign: str, begun: dict[str, str]
+) -> None:
+    found = _names(room, campaign, {"four": "suite/four", **begun})
+    gone = [folder for name, folder in begun.items() if name in ("gone", "lost")]
+    assert found == ["suite/four", *(folder if campaign.find("moved") < 0 else "moved/gone" for folder in gone)]
+    with pytest.raises(ConfigError, match=r"campaign\.tasks\[1\]"):
+        _names(room, campaign)  # a submission
+
+
+def test_a_task_that_no_campaign_knows_is_refused_at_a_later_start_too(room: Path) -> None:
+    """Its cells would be the campaign's for ever."""
+    with pytest.raises(ConfigError, match=r"campaign\.tasks\[1\] = "):
+        _names(room, 'tasks = ["suite/four", "suite/fuor"]', {"four": "suite/four"})
 
 
 @pytest.mark.parametrize(
@@ -82,6 +108,28 @@ def _refused(room: Path, campaign: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         _names(room, campaign)
     return str(caught.value).splitlines()
+
+
+def test_a_literal_path_that_is_no_task_is_refused_as_a_pattern_is(tmp_path: Path) -> None:
+    for name in ("tasks/four", "tasks/five", "empty", "bare/one", "bare/two"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("four", "five"):
+        (tmp_path / "tasks" / name / "task.toml").touch()
+    (tmp_path / "tasks/README.md").touch()
+
+    def said(path: str) -> str:
+        (line,) = _refused(tmp_path, f'tasks = ["tasks/four", "{path}"]')
+        head, _, words = line.partition('": ')
+        assert head == f'marathond.toml:3: campaign.tasks[1] = "{tmp_path / path}'
+        return words
+
+    assert said("tasks/fuor") == f"no such folder; near names in {tmp_path / 'tasks'}: four"
+    assert said("taks/four") == f"no such folder; near names in {tmp_path}: tasks"
+    assert said("tasks/nope") == f"no such folder; there are in {tmp_path / 'tasks'} five, four"
+    assert said("tasks/README.md") == f"is no folder; there are in {tmp_path / 'tasks'} five, four"
+    assert said("empty") == "holds no task.toml, and no folder that does"
+    assert said("bare") == "holds no task.toml, and no folder that does; there are in it one, two"
+    assert _names(tmp_path, 'tasks = ["bare/*"]') == ["bare/one", "bare/two"]  # parks, each named: not passed over
 
 
 MANY = ", ".join(f'"task-{n}"' for n in range(20))
