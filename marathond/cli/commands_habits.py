@@ -50,6 +50,7 @@ def history(
     lines: Annotated[int | None, typer.Option("--lines", "-n", min=0, help="How many of the newest lines; 0: all.")] = None,
     campaign: Campaign = None,
     by: Annotated[str | None, typer.Option("--by", help="Only what this author decided.", autocompletion=offered("authors"))] = None,
+    each: Annotated[bool, typer.Option("--each", help="Acts of one command one by one, not as one line with their count.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Who decided what, when and why, newest last: voids and their undoing, reviews, acknowledgements, stops, settings, parks,
@@ -58,7 +59,7 @@ def history(
     from marathond.cli import history as view
 
     most = (50 if subject is None else 0) if lines is None else lines
-    view.run(settled(ctx).located().paths.ledger, subject, most or None, campaign=campaign, by=by, as_json=as_json)
+    view.run(settled(ctx).located().paths.ledger, subject, most or None, campaign=campaign, by=by, each=each, as_json=as_json)
 
 
 @app.command()

@@ -53,7 +53,7 @@ def words(one: Happening) -> str:
     return f"{when(one.at_ms)}  {_SAID[one.kind](one)}"
 
 
-def _why(one: Happening) -> str:
+def why(one: Happening) -> str:
     by = f" by {clean(one.author)}" if one.author else ""
     return by + (f": {clean(one.text, TEXT_MAX)}" if one.text else "")
 
@@ -63,10 +63,10 @@ def _trial(one: Happening) -> str:
     where = f"  ({clean(one.task)}, {clean(one.arm)}, replicate {one.replicate})"
     if one.what in ("voided", "unvoided", "doubted"):
         known = "; its score was known" if one.what == "voided" and detail.get("score_was_known") else ""
-        return f"{label}  {one.what} {clean(one.name)}{_why(one)}{known}{where}"
+        return f"{label}  {one.what} {clean(one.name)}{why(one)}{known}{where}"
     if one.what in ("scored", "accepted", "regraded"):
         partial = "" if detail.get("partial") is None else f", partial {number(detail['partial'])}"
-        return f"{label}  {one.what} reward {number(detail.get('reward'))}{partial}{_why(one)}{where}"
+        return f"{label}  {one.what} reward {number(detail.get('reward'))}{partial}{why(one)}{where}"
     if one.what in ("agent_ended", "budget_spent"):
         code = "" if detail.get("exit_code") is None else f", exit {detail['exit_code']}"
         return f"{label}  {one.what} {clean(detail.get('ended_by', ''))}{code}{where}"
@@ -81,18 +81,18 @@ def _trial(one: Happening) -> str:
 
 def _finding(one: Happening) -> str:
     said = f"{clean(one.detail['severity'])} {clean(one.name)} {clean(one.detail['subject'])}"
-    return f"finding {one.detail['finding_id']}  {one.what} {said}{_why(one)}"
+    return f"finding {one.detail['finding_id']}  {one.what} {said}{why(one)}"
 
 
 def _stop(one: Happening) -> str:
     if one.what == "ended":
-        return f"admission  {clean(one.name)} ended{_why(one)}"
-    return f"admission  closed, {clean(one.name)}{_why(one)}"
+        return f"admission  {clean(one.name)} ended{why(one)}"
+    return f"admission  closed, {clean(one.name)}{why(one)}"
 
 
 def _setting(one: Happening) -> str:
     old, new = (json.loads(one.detail[key]) for key in ("old_json", "new_json"))
-    return f"setting  {clean(one.name)} {_value(old)} -> {'back to the configuration' if new is None else _value(new)}{_why(one)}"
+    return f"setting  {clean(one.name)} {_value(old)} -> {'back to the configuration' if new is None else _value(new)}{why(one)}"
 
 
 def _value(value: object) -> str:
@@ -102,7 +102,7 @@ def _value(value: object) -> str:
 def _park(one: Happening) -> str:
     cells = cell_label(one.detail["cell_id"]) if one.cells == 1 else plural(one.cells or 0, "cell")
     place = f"{clean(one.task)}, {clean(one.arm)}, replicate {one.replicate}" if one.cells == 1 else clean(one.task)
-    return f"{one.what}  {cells} {clean(one.name)}{_why(one)}  ({place})"
+    return f"{one.what}  {cells} {clean(one.name)}{why(one)}  ({place})"
 
 
 def _archive(one: Happening) -> str:
@@ -111,32 +111,32 @@ def _archive(one: Happening) -> str:
 
 
 def _why_not_file(one: Happening) -> str:
-    return f" by {clean(one.author)}" if one.what == "archived" else _why(one)
+    return f" by {clean(one.author)}" if one.what == "archived" else why(one)
 
 
 def _prune(one: Happening) -> str:
     whose = "pruned" if one.trial_id is None else f"{trial_label(one.trial_id)}  pruned"
-    return f"{whose} {clean(one.name)} {clean(one.detail['path'])} ({plural(one.detail['files'], 'file')}){_why(one)}"
+    return f"{whose} {clean(one.name)} {clean(one.detail['path'])} ({plural(one.detail['files'], 'file')}){why(one)}"
 
 
 def _daemon(one: Happening) -> str:
     detail = one.detail
     if one.what == "started":
         return f"marathond  life {one.life} started, {clean(detail['version'])}, pid {detail['pid']} on {clean(detail['host'])}"
-    return f"marathond  life {one.life} {one.what}{_why(one)}"
+    return f"marathond  life {one.life} {one.what}{why(one)}"
 
 
 def _campaign(one: Happening) -> str:
-    return f"campaign  {clean(one.name)} {one.what}{_why(one)}"
+    return f"campaign  {clean(one.name)} {one.what}{why(one)}"
 
 
 def _contrasts(one: Happening) -> str:
     known = plural(one.detail["scores_known"], "score")
-    return f"contrasts  declared, version {one.detail['version']}, with {known} known{_why(one)}  ({clean(one.campaign)})"
+    return f"contrasts  declared, version {one.detail['version']}, with {known} known{why(one)}  ({clean(one.campaign)})"
 
 
 def _import(one: Happening) -> str:
-    return f"import  {plural(one.detail['planned'], 'trial')} ({clean(one.name)}){_why(one)}  ({clean(one.campaign)})"
+    return f"import  {plural(one.detail['planned'], 'trial')} ({clean(one.name)}){why(one)}  ({clean(one.campaign)})"
 
 
 _SAID = {
