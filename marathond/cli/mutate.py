@@ -28,6 +28,9 @@ NAMED_MAX = 20
 DIFFERING_SHOWN = 5
 """Changed tasks that an answer to a submission tells of, a line each."""
 
+BACK_TO_CONFIG = "default"
+"""The word for a value, of service/commands.py, which is too much to import here."""
+
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -302,9 +305,14 @@ def _say_submit(answer: Answer, _args: Mapping[str, Any]) -> None:
         note("why cells are parked: marathonctl sql \"select task, arm, park_code, park_detail from v_cell where state = 'parked'\"")
 
 
-def _say_set(answer: Answer, _args: Mapping[str, Any]) -> None:
+def _say_set(answer: Answer, args: Mapping[str, Any]) -> None:
     if answer["changed"]:
         say(f"{answer['key']} = {clean(answer['new'])} (was {clean(answer['old'])})")
+        if args.get("value") == BACK_TO_CONFIG:
+            say("  as the configuration has it, now and after each change of it")
+        else:
+            back = f"marathonctl set {answer['key'].rpartition('.')[2]}={BACK_TO_CONFIG} --reason …"
+            say(f"  holds for this ledger, over restarts and in further campaigns, too, whatever the configuration says, until {back}")
     else:
         say(f"{answer['key']} is {clean(answer['old'])} already")
 

@@ -54,6 +54,16 @@ def configured_knobs(settings: Settings) -> dict[str, KnobValue]:
     return {key: _plain(settings, key) for key in KNOBS}
 
 
+def with_knobs(settings: Settings, values: Mapping[str, KnobValue]) -> Settings:
+    """``settings`` with these knobs in place of its own, for commands that look ahead; ``values``: dotted key to value, as set."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        own = getattr(getattr(settings, section), name)
+        sections.setdefault(section, {})[name] = type(own)(value) if isinstance(own, Enum) else value
+    return settings.model_copy(update={name: getattr(settings, name).model_copy(update=keys) for name, keys in sections.items()})
+
+
 def score_rules(s: Settings) -> dict[str, Overrides]:
     """Task → its rules, of the tasks that have any."""
     return dict(rules_from_data({task: table.model_dump() for task, table in s.scores.items()}))

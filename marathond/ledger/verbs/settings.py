@@ -11,9 +11,26 @@ from marathond.ledger.verbs.sql import NEWEST_RUN, dump
 
 def overrides(c: sqlite3.Connection) -> dict[str, Any]:
     """Key → the value set last; a key whose last value is null is back to its configuration and is left out."""
-    rows = c.execute("SELECT key, new_json FROM setting_change WHERE change_id IN (SELECT max(change_id) FROM setting_change GROUP BY key)")
-    values = {row["key"]: json.loads(row["new_json"]) for row in rows.fetchall()}
-    return {key: value for key, value in values.items() if value is not None}
+    return {key: each.value for key, each in turned(c).items()}
+
+
+class Turned(NamedTuple):
+    """A knob's value that a person set and that still stands."""
+
+    value: Any
+    author: str
+    reason: str
+    at_ms: int
+
+
+def turned(c: sqlite3.Connection) -> dict[str, Turned]:
+    """As :func:`overrides`, with who set it, why and when."""
+    rows = c.execute(
+        """SELECT key, new_json, author, reason, at_ms FROM setting_change
+           WHERE change_id IN (SELECT max(change_id) FROM setting_change GROUP BY key) ORDER BY key"""
+    )
+    found = {row["key"]: Turned(json.loads(row["new_json"]), row["author"], row["reason"], row["at_ms"]) for row in rows.fetchall()}
+    return {key: each for key, each in found.items() if each.value is not None}
 
 
 def set_value(c: sqlite3.Connection, key: str, *, old: Any, new: Any, author: str, reason: str, now_ms: int) -> None:
