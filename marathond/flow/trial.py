@@ -24,7 +24,7 @@ from marathond.core.errors import ConnectionBroke, EngineError, EngineTimeout, E
 from marathond.core.limits import effective_agent_limit
 from marathond.core.model import Arm, Task
 from marathond.core.names import TrialState, cell_label, trial_label
-from marathond.flow import environment, gates, grading, ways
+from marathond.flow import environment, gates, grading, mounts, ways
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.same_task import same_task
 from marathond.flow.teardown import tear_down
@@ -184,6 +184,8 @@ async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) ->
     if world.fixed.gates_only:
         shown = "; ".join(f"{fact.name.removeprefix('gate ')}: {fact.value}" for fact in passed)
         raise GateFailed(ACCEPTED, shown or "its container is up, and there is no gate")
+    # As late as can be: what is edited from here on is another trial's, but for the moment that it takes to start.
+    passed += await mounts.facts(arm.mounts, world.mounted)
     exec_id = await agent.create(env)
     started_mono_ms = world.clock.mono_ms()
     if agent.needs_model:

@@ -25,6 +25,7 @@ from marathond.ports.clock import Clock
 from marathond.ports.engine import LABEL_CLAIM, LABEL_LEDGER, LABEL_TRIAL, ContainerInfo, Engine, ImageInfo, NetworkInfo
 from marathond.ports.host import Host
 from marathond.ports.ledger import Ledger
+from marathond.staging.mounted import Mounted
 
 T = TypeVar("T")
 log = structlog.get_logger("marathond.flow")
@@ -167,6 +168,8 @@ class World:
     scores: Mapping[str, Overrides] = field(default_factory=dict)
     """The configuration's rules by task; a reload exchanges them whole."""
     images: dict[int, ImageInfo] = field(default_factory=dict)
+    mounted: Mounted = field(default_factory=Mounted)
+    """Reads what arms mount."""
     caught_up: Callable[[], Awaitable[None]] | None = None
     """Takes in all that the gateway has told by now; None: there is no gateway."""
     engine_breaks: int = 0

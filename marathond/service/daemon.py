@@ -29,6 +29,7 @@ from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
 from marathond.flow.ingest import Intake
 from marathond.flow.life import Life
+from marathond.flow.mounts import with_held
 from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
 from marathond.ledger.patient import PatientLedger
@@ -54,6 +55,7 @@ from marathond.service.page.place import Place
 from marathond.service.settings import Settings, load
 from marathond.service.staged import package_ids, staged_trees
 from marathond.service.treatment import needs_restart
+from marathond.staging.mounted import Mounted
 
 log = structlog.get_logger("marathond")
 
@@ -116,6 +118,7 @@ class Daemon:
         self._life: Life | None = None
         self._values: dict[str, KnobValue] = {}
         self._staged: dict[str, Path] = {}
+        self._mounted = Mounted()
         self._settings_changed = Wake()
         self._gateway_file: GatewayFile | None = None
 
@@ -245,7 +248,7 @@ class Daemon:
         for folder in (fixed.run_root, fixed.out_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self._patient, self.engine, SystemHost(self.clock.mono_ms), self.clock)
-        self.world.scores = effective.score_rules(self.settings)
+        self.world.scores, self.world.mounted = effective.score_rules(self.settings), self._mounted
         await self._name_rules_without_task(result.campaign_id)
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file:
@@ -395,6 +398,8 @@ class Daemon:
         self._staged.update({tree.package_id: tree.root for tree in trees.values()})
         build = partial(submission.build, settings, author, dict(os.environ), package_ids(trees), begun=begun)
         made = await to_thread.run_sync(build)
+        if begun is None:
+            made = await with_held(made, settings.arm_models({}), self._mounted)
         return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
 
     async def _knobs(self, fixed: Fixed) -> Knobs:

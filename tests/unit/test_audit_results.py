@@ -10,6 +10,7 @@ import pytest
 from marathond.core.audit import house, results, verifiers
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Look, Rule
+from marathond.core.mounts import Reading
 from tests.support.audit_facts import ARMS, clean, facts, trial
 
 RULES = {rule.code: rule for rule in (*results.RULES, *verifiers.RULES)}
@@ -59,6 +60,10 @@ def voids(*, pair: bool) -> list[TrialFact]:
     return [*first, *again, trial(5, "plain", replicate=2), trial(6, "goal", replicate=2)]
 
 
+def held(arm: str, digits: str, trials: int, first: str | None = "t0004", *, submitted: bool = False) -> Reading:
+    return Reading(arm, "/a", "sha256:" + 32 * digits, trials, first, submitted)
+
+
 NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
     "budget_binding": [
         ("an arm", lambda: facts([*rows(10, ("plain",), budget_ended=True), *rows(15, ("goal",), first=20)]), ["arms"]),
@@ -104,6 +109,25 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
             "a rule changed",
             lambda: facts([*rows(4, score_rules="partial = a.json:b"), trial(9, score_rules="partial = a.json:c")]),
             ["zstd"],
+        ),
+    ],
+    "mount_changed": [
+        (
+            "between trials",
+            lambda: facts(rows(4), mounted=[held("goal", "3c", 2, "t0002", submitted=True), held("goal", "ad", 1)]),
+            ["goal /a"],
+        ),
+        (
+            "before the first",
+            lambda: facts(rows(4), mounted=[held("goal", "3c", 0, None, submitted=True), held("goal", "ad", 1)]),
+            ["goal /a"],
+        ),
+        (
+            "a socket came",
+            lambda: facts(
+                rows(4), mounted=[held("goal", "3c", 1), replace(held("goal", "", 1, "t0009"), value="not digested: holds a socket, s")]
+            ),
+            ["goal /a"],
         ),
     ],
     "verifier_flaky": [
@@ -174,6 +198,14 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ("one rule", lambda: facts(rows(6, score_rules="reward = a.json:b"))),
         ("of tasks", lambda: facts([*rows(4), *[trial(20 + n, task="rust", score_rules="reward = a.json:b") for n in range(3)]])),
         ("withdrawn", lambda: facts([*rows(4), trial(9, state="voided", score_rules="reward = a.json:b")])),
+    ],
+    "mount_changed": [
+        ("the same", lambda: facts(rows(4), mounted=[held("goal", "3c", 3, submitted=True), held("plain", "ad", 2)])),
+        (
+            "unread",
+            lambda: facts(rows(4), mounted=[held("goal", "3c", 3), replace(held("goal", "", 1, "t0009"), value="not read: no answer")]),
+        ),
+        ("writable", lambda: facts(rows(4), mounted=[replace(held("goal", "", 4), value="not digested: writable")])),
     ],
     "verifier_flaky": [
         ("twice", lambda: facts([*rows(4), *rows(2, first=9, verify_agains=("deadline",))])),

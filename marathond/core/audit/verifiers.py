@@ -119,8 +119,8 @@ RULES: tuple[Rule, ...] = (
         "mount_changed",
         "error",
         "Files that an arm mounts were changed while its campaign ran: trials before and after it are of two arms under one name.",
-        "Put the old files back and void what ran with the new ones, with the whole blocks (`marathonctl void --pair`); or begin a new "
-        "campaign. Trial by trial: `marathonctl sql \"select * from trial_fact where name like 'mount %'\"`.",
+        "Put the old files back and void what ran with the new ones, with the whole blocks (`marathonctl void --pair`; `arms show` and "
+        "`show` say which trials had what); or begin a new campaign.",
         mount_changed,
         ("a18",),
     ),

@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from marathond.core.differing import Differing
 from marathond.core.disclosure import Conditions
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
+from marathond.core.mounts import HELD, WHOLE, refusal
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
 from marathond.ledger.verbs.contrasts import declare
 from marathond.ledger.verbs.differing import differing
 from marathond.ledger.verbs.disclosures import disclose
+from marathond.ledger.verbs.mounts import remounted
 from marathond.ledger.verbs.ordering import reorder
 from marathond.ledger.verbs.parks import TASK_CODES, end_task_parks, park_task, park_without_solution
 from marathond.ledger.verbs.sql import one, scalar
@@ -62,12 +64,17 @@ SUBMIT_AUTHOR = "daemon"
 
 @dataclass(frozen=True, slots=True)
 class ArmRow:
-    """``data_json`` holds the whole arm (core.model.Arm as JSON); ``treatment_hash`` is over it."""
+    """``data_json`` holds the whole arm (core.model.Arm as JSON); ``treatment_hash`` is over it.
+
+    ``held``: what its mounts hold now, target to value (core.mounts); kept beside the arm when it is new.  Empty: nobody looked, as when
+    a daemon starts: running agents must not lose it over a file that somebody edited, or over a file system that hangs (fault f06).
+    """
 
     name: str
     kind: str
     treatment_hash: str
     data_json: str
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +212,21 @@ def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
     """True when it is new."""
     stored = one(c, "SELECT treatment_hash, data_json FROM arm WHERE campaign_id = ? AND name = ?", (campaign_id, arm.name))
     if stored is None:
+        data_json = json.dumps({**json.loads(arm.data_json), HELD: dict(arm.held)}, sort_keys=True) if arm.held else arm.data_json
         c.execute(
             """INSERT INTO arm (campaign_id, name, position, kind, treatment_hash, data_json)
                SELECT ?1, ?2, coalesce(max(position), 0) + 1, ?3, ?4, ?5 FROM arm WHERE campaign_id = ?1""",
-            (campaign_id, arm.name, arm.kind, arm.treatment_hash, arm.data_json),
+            (campaign_id, arm.name, arm.kind, arm.treatment_hash, data_json),
         )
         return True
     if stored["treatment_hash"] != arm.treatment_hash:
         changed = _changed(stored["data_json"], arm.data_json)
         was = f"was {_short(stored['treatment_hash'])}, now {_short(arm.treatment_hash)}"
         raise Refused(f"arm {arm.name} {was}{changed}: needs a new campaign (or another name)")
+    other = [each for each in remounted(c, campaign_id, {arm.name: arm.held}) if each.now.startswith(WHOLE)]
+    if other:
+        # Not for names, sizes and times alone: a copy of the same files has other times.  That, too, is a finding.
+        raise Refused("; ".join(refusal(each) for each in other))
     return False
 
 
@@ -281,6 +293,7 @@ CHANGED_MAX = 8
 def _changed(old_json: str, new_json: str) -> str:
     """`` (changed: argv, env.MODE)``: the keys alone, since a value may be a secret; empty when the data does not tell."""
     old, new = _flat(json.loads(old_json)), _flat(json.loads(new_json))
+    old = {key: value for key, value in old.items() if not key.startswith(f"{HELD}.")}
     keys = [key for key in sorted({*old, *new}) if (key in old, old.get(key)) != (key in new, new.get(key))]
     more = f" and {len(keys) - CHANGED_MAX} more" if len(keys) > CHANGED_MAX else ""
     return f" (changed: {', '.join(printable(key, 60) for key in keys[:CHANGED_MAX])}{more})" if keys else ""

@@ -13,11 +13,13 @@ from typing import Any
 
 from marathond.agents.codex.receipt import SCHEMA, validated
 from marathond.core.arms import arm_to_data
-from marathond.core.model import Arm, CodexArm, LoopXArm
+from marathond.core.model import Arm, CodexArm, LoopXArm, Mount
+from marathond.core.mounts import FACT, WHOLE
 from marathond.core.names import AgentKind, Drive
 from marathond.core.requests import Begun, Ended, Event, Held, Released, Tokens, Who
 from marathond.core.text import iso_utc
 from marathond.ledger.verbs.campaigns import ArmRow, TaskRow
+from marathond.ledger.verbs.trials import Fact
 from marathond.service.treatment import arm_treatment, treatment_hash
 
 ARMS = ("plain", "goal", "heartbeat", "oracle")
@@ -25,6 +27,8 @@ ARMS = ("plain", "goal", "heartbeat", "oracle")
 TASKS = ("archive", "bitmap", "compiler", "decoder", "editor", "filesystem")
 REPLICATES = 5
 MODEL = "gpt-5.5"
+MOUNTED = "/opt/goal"
+"""Where ``goal`` mounts a folder."""
 LIMIT_MS = 3_600_000
 ENDED_BY_DAEMON = frozenset({"deadline", "timer", "money", "turn_cap"})
 _CODEX = CodexArm("codex-package", "0.50.0", MODEL, "high")
@@ -39,7 +43,7 @@ def arm_rows() -> tuple[ArmRow, ...]:
 def _arms() -> tuple[Arm, ...]:
     return (
         Arm("plain", AgentKind.CODEX, codex=_CODEX),
-        Arm("goal", AgentKind.CODEX, codex=replace(_CODEX, drive=Drive.GOAL, operator=True)),
+        Arm("goal", AgentKind.CODEX, codex=replace(_CODEX, drive=Drive.GOAL, operator=True), mounts=(Mount("/srv/goal", MOUNTED),)),
         Arm("heartbeat", AgentKind.CODEX, codex=replace(_CODEX, drive=Drive.WAKE, operator=True, loopx=_LOOPX)),
         Arm("oracle", AgentKind.ORACLE),
     )
@@ -47,6 +51,11 @@ def _arms() -> tuple[Arm, ...]:
 
 def _arm_row(arm: Arm) -> ArmRow:
     return ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
+
+
+def facts_of(arm: str, held: str = "3c63") -> tuple[Fact, ...]:
+    """What is noted of a trial when its agent starts; ``held``: digits that the digest of its mount is made of."""
+    return (Fact(f"{FACT}{MOUNTED}", WHOLE + 16 * held, "arm"),) if arm == "goal" else ()
 
 
 def task_rows() -> tuple[TaskRow, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from marathond.ledger.verbs import operator, trials
 from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.doctor.ground import AUTHOR
-from marathond.service.doctor.planted import ARMS, REPLICATES, TASKS
+from marathond.service.doctor.planted import ARMS, REPLICATES, TASKS, facts_of
 from marathond.service.doctor.scratch import Scratch
 
 TASK = TASKS[0]
@@ -98,6 +98,12 @@ def oracle_fails(scratch: Scratch) -> None:
     _each(scratch, ["oracle"], [1, 2], reward=0.0)
 
 
+def mount_changed(scratch: Scratch) -> None:
+    """A file of what an arm mounts is edited between two of its trials (fault a18)."""
+    _each(scratch, ["goal"], [1])
+    _each(scratch, ["goal"], [2], facts=facts_of("goal", "ad73"))
+
+
 def image_stale(scratch: Scratch) -> None:
     """The task's image was made anew between two trials (fault b14)."""
     _each(scratch, CODEX[:2], [1])
@@ -120,6 +126,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         score_rules_differ,
         verifier_flaky,
         oracle_fails,
+        mount_changed,
         image_stale,
     )
 }

@@ -117,8 +117,7 @@ class Scratch(Ground):
             now_ms=at,
         )
         trial_id, end_at = made.trial_id, at + spends if rested_at_ms is None else rested_at_ms
-        if facts:
-            trials.facts(self.c, trial_id, facts, now_ms=at)
+        trials.facts(self.c, trial_id, facts or planted.facts_of(arm), now_ms=at)
         depth = _STATES.index("scored" if reached == "review" else reached)
         if depth >= 1:
             assert made.lease_id is not None
