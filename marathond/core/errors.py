@@ -69,15 +69,23 @@ class EngineError(MarathonError):
     :param call: which call (``network.create``).
     :param status: HTTP status, 0 when there was none.
     :param detail: the engine's own words.
+
+    The call stands behind the words: ``info:`` or ``version:`` before them reads like a log's level.
     """
 
     def __init__(self, call: str, status: int, detail: str) -> None:
         self.call, self.status, self.detail = call, status, detail
-        super().__init__(f"{call}: {detail}" + (f" (HTTP {status})" if status else ""))
+        super().__init__(self._words())
+
+    def _words(self) -> str:
+        return f"{self.detail} ({self.call}{f', HTTP {self.status}' if self.status else ''})"
 
 
 class EngineUnreachable(EngineError):
-    """Nothing answers at the engine's socket."""
+    """Nothing answers at the engine's socket, whatever is asked."""
+
+    def _words(self) -> str:
+        return self.detail
 
 
 class EngineTimeout(EngineError):

@@ -48,7 +48,7 @@ def test_b01_the_text_decides_before_the_status(status: int, text: str, kind: ty
     error = answer_error("network.create", status, text)
     assert type(error) is kind
     assert (error.call, error.status) == ("network.create", status)
-    assert str(error).startswith("network.create: ")
+    assert str(error).endswith(f" (network.create, HTTP {error.status})")
 
 
 def _refused(error: OSError) -> aiohttp.ClientConnectorError:
@@ -70,6 +70,12 @@ def test_no_connection_is_unreachable_with_a_hint(error: OSError, hint: str) -> 
     assert isinstance(made, EngineUnreachable)
     assert made.detail == f"cannot reach Docker at unix:///run/d.sock: {made.detail.partition('d.sock: ')[2]}"
     assert hint in made.detail
+    assert str(made) == made.detail, "which call met it says nothing: none can reach the engine"
+
+
+def test_a_call_s_name_stands_behind_the_words_where_it_reads_like_no_log_level() -> None:
+    assert str(answer_error("image.inspect", 404, "No such image: x")) == "No such image: x (image.inspect, HTTP 404)"
+    assert str(EngineTimeout("info", 0, "no answer")) == "no answer (info)"
 
 
 def test_a_broken_connection_is_unknown_for_a_change_and_askable_again_for_a_look() -> None:

@@ -95,7 +95,7 @@ def test_without_a_gateway_nothing_is_admitted_whatever_the_arm() -> None:
 
 
 def test_b10_an_engine_that_does_not_answer_admits_nothing() -> None:
-    decided = decide([cell(0)], host=dataclasses.replace(ROOMY, engine_down="info: no answer in 30 s"))
+    decided = decide([cell(0)], host=dataclasses.replace(ROOMY, engine_down="no answer in 30 s (info)"))
     assert ids(decided) == []
     assert decided.waiting[0].code == "ENGINE"
 

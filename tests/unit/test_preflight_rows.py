@@ -19,7 +19,7 @@ from marathond.core.preflight import engine, host, model
 from marathond.core.preflight.engine import Libc, ProxySeen, Reached
 from marathond.core.preflight.host import Offset, Place, Size, Space
 from marathond.core.preflight.model import Asked, ChannelSeen, Variable
-from marathond.core.preflight.rows import Row, State, conclusion, ok, red, unknown, warn
+from marathond.core.preflight.rows import Row, State, conclusion, ok, red, said_once, unknown, warn
 from marathond.engine.docker import DockerEngine
 from marathond.engine.processes import read_stat
 from marathond.ports.clock import SystemClock
@@ -53,6 +53,26 @@ def disk(free: int, need: int = 0, why: str = "") -> Row:
 
 def out(**over: object) -> Place:
     return Place("/srv/out", "root (0), mode 755", **{"kind": "ext4", "seen_uid": 0, "as_agent": "", **over})  # type: ignore[arg-type]
+
+
+def test_an_engine_that_is_away_is_said_once() -> None:
+    away = "cannot reach Docker at unix:///x: no such socket (is dockerd running?)"
+    rows = [
+        engine.engine_away(away),
+        unknown("gpus", away, "look"),
+        unknown("image_libc", f"glibc; whether the arms' programs run: {away}", subject="zstd"),
+        unknown("disk", "cannot look"),
+    ]
+    said = said_once(rows)
+    assert [row.seen for row in said] == [
+        away,
+        "not looked at: no engine",
+        "glibc; whether the arms' programs run: not looked at: no engine",
+        "cannot look",
+    ]
+    assert [(row.code, row.state, row.subject) for row in said] == [(row.code, row.state, row.subject) for row in rows]
+    well = [engine.engine("28", "1.5", "unix:///x"), unknown("gpus", away)]
+    assert said_once(well) == well, "an engine that went away in between is said where it was missed"
 
 
 CASES: list[tuple[State, Row | list[Row], str]] = [

@@ -6,7 +6,7 @@ Owns the states.  A check that could not see is ``unknown`` with its reason, nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 NAMED_MAX = 6
@@ -52,6 +52,19 @@ def unknown(code: str, why: str, todo: str = "", subject: str = "") -> Row:
 
 def not_needed(code: str, why: str) -> Row:
     return Row(code, State.NOT_NEEDED, why)
+
+
+NO_ENGINE = "not looked at: no engine"
+
+
+def said_once(rows: Iterable[Row]) -> list[Row]:
+    """Why nothing answers stands in the engine's own row; the dozen that would have asked it say only that they could not.
+
+    Of an engine that went away behind that row each says what it met.
+    """
+    every = list(rows)
+    away = next((row.seen for row in every if row.code == "engine" and row.state is State.RED), "")
+    return [replace(row, seen=row.seen.replace(away, NO_ENGINE)) if away and row.code != "engine" else row for row in every]
 
 
 def conclusion(rows: Iterable[Row]) -> State:

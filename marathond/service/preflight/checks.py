@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from marathond.core.preflight.rows import Row, not_needed, warn
+from marathond.core.preflight.rows import Row, not_needed, said_once, warn
 from marathond.ports.clock import Clock
 from marathond.service.preflight import boxes, engine, places, rest
 from marathond.service.preflight.run import Check, carry_out, settle
@@ -36,7 +36,7 @@ async def preflight(settings: Settings, environ: Mapping[str, str], *, send: boo
         finally:
             settle()
     return [
-        *rows,
+        *said_once(rows),
         *(warn("left_behind", words, "the next preflight removes it; or docker rm -f, docker network rm") for words in scene.yard.left),
     ]
 
