@@ -119,6 +119,7 @@ exec_id: the engine's id of the process; null: not started
 exists: whether there is such a column
 exit: the command's exit status
 exit_code: exit code of the process; null: not known
+exits: exit status other than 0 to the cells whose agent ended by itself with it
 exit_source: who says so: exec (the engine), file (the container could write it), driver
 extractor: version of the extractor that read the score; 0: a person gave it
 facts: limits, network, gates: what really applied, and where it comes from
@@ -224,6 +225,7 @@ parked_arms: cells of single arms that will park
 parked_cells: cells that will park
 parks: what is parked, and why
 partial: partial score, 0 to 1; null: there is none
+partial_cells: done cells that have a partial score, which the mean is over
 partial_a: mean partial score of a; null: none
 partial_b: mean partial score of b; null: none
 path: path
@@ -308,6 +310,7 @@ tasks: the tasks, or how many there are
 tasks_only_a: tasks that only a has
 tasks_only_b: tasks that only b has
 test_rate: share of tests passed, 0 to 1; null: there is none
+test_rate_cells: done cells that have a share of tests, which the mean is over
 test_rate_a: mean share of tests passed of a; null: none
 test_rate_b: mean share of tests passed of b; null: none
 tests_passed: tests that passed; null: not told

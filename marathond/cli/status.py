@@ -22,7 +22,7 @@ from marathond.cli.output import Column, Screen, flat, flow, print_json, print_j
 from marathond.core.errors import LedgerRefused
 from marathond.core.names import trial_label
 from marathond.core.paths import DaemonPaths
-from marathond.core.text import UNKNOWN, clean, clock, number, plural, span
+from marathond.core.text import UNKNOWN, clean, clock, number, of_known, plural, span
 from marathond.service.exits import Exit
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
 from marathond.service.picture.reader import reading
@@ -262,8 +262,8 @@ def arm_table(status: Status, *, roomy: bool) -> Table:
         (Column("arm", least=8), lambda a: clean(a.arm), True),
         (Column("done", right=True), lambda a: str(a.done), True),
         (Column("reward"), lambda a: "-" if a.reward is None else f"{a.reward:.2f} ({a.passed}/{a.done})", True),
-        (Column("partial", right=True), lambda a: number(a.partial), "partial" not in absent),
-        (Column("tests", right=True), lambda a: number(a.test_rate), "test_rate" not in absent),
+        (Column("partial", right=True), lambda a: of_known(number(a.partial), a.partial_cells, a.done), "partial" not in absent),
+        (Column("tests", right=True), lambda a: of_known(number(a.test_rate), a.test_rate_cells, a.done), "test_rate" not in absent),
         (
             Column("budget-ended" if roomy else "budget", right=True),
             lambda a: "-" if a.budget_ended is None else f"{a.budget_ended:.0%}".replace("%", " %"),

@@ -53,6 +53,8 @@ class CellResult:
     review_code: str | None = None
     by_operator: bool = False
     """Its reward is a person's word (a review that was accepted)."""
+    exit_code: int | None = None
+    """Of its agent; None: it has none (an app-server that was told to end, an import)."""
 
     @property
     def build_failed(self) -> bool:

@@ -126,6 +126,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def of_known(text: str, known: int, done: int) -> str:
+    """``0.48 of 3`` where a mean is over fewer than all ``done`` cells: beside one over all of them it would be read as theirs, too."""
+    return f"{text} of {known}" if 0 < known < done else text
+
+
 def plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.columns import Column
-from marathond.core.compare.result import ArmSummary, Comparison, Spread
+from marathond.core.compare.result import ArmSummary, ByEnding, Comparison, Spread
 from marathond.core.results import CellResult, Results
+from marathond.core.text import of_known
 from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, num, prose, word
 from marathond.report.numbers import count, fixed, many, money, percent, seconds, span
 from marathond.report.plots import budget_panels, cells_of, strips
@@ -17,6 +18,8 @@ from marathond.report.plots import budget_panels, cells_of, strips
 NOT_COMPARED = "Arms are not compared by this table: each mean is over the arm's own done cells, which may be other cells for each arm."
 COLUMN_NAMES = {"reward": "reward", "partial": "partial score", "test_rate": "test rate"}
 UNDEFINED = "undefined"
+EXITS_SHOWN = 5
+"""Exit statuses of one arm that are named, the most frequent ones."""
 
 Own = tuple[str, Spread | None]
 
@@ -30,21 +33,27 @@ def own_table(comparison: Comparison, results: Sequence[Results]) -> Table:
         (num("solved"), lambda a: str(a.solved), "reward" in there),
         (num("95 %"), lambda a: span(a.solved_interval), "reward" in there),
         (num("reward"), lambda a: fixed(a.reward), "reward" in there),
-        (num("partial"), lambda a: fixed(a.partial), "partial" in there),
-        (num("tests"), lambda a: fixed(a.test_rate), "test_rate" in there),
+        (num("partial"), lambda a: _mean(a, "partial"), "partial" in there),
+        (num("tests"), lambda a: _mean(a, "test_rate"), "test_rate" in there),
         (num("budget"), lambda a: _budget(a, results), True),
         (num("build"), lambda a: str(a.build_failed), True),
     ]
     kept = [(col, text) for col, text, keep in shown if keep]
     rows = tuple(tuple(text(arm) for _, text in kept) for arm in comparison.arms)
-    caption = "Own means of each arm (95 %: Wilson's, of the solved share; budget: share that a budget ended; build: flagged build_failed)"
+    caption = "Own means of each arm (95 %: Wilson's, of the solved share; budget: share that a budget ended; build: flagged build_failed"
+    fewer = any(0 < arm.known.get(name, arm.done) < arm.done for arm in comparison.arms for name in there & {"partial", "test_rate"})
+    caption += "; of n: over the n done cells that have this number)" if fewer else ")"
     return Table(tuple(col for col, _ in kept), rows, caption)
+
+
+def _mean(arm: ArmSummary, name: str) -> str:
+    return of_known(fixed(getattr(arm, name)), arm.known.get(name, arm.done), arm.done)
 
 
 def _budget(arm: ArmSummary, results: Sequence[Results]) -> str:
     """The share, and of how many cells where it is not known of all that are done."""
     known = sum(cell.state == "done" and cell.budget_ended is not None for cell in cells_of(arm.arm, results))
-    return percent(arm.budget_ended) + (f" of {known}" if known and known < arm.done else "")
+    return of_known(percent(arm.budget_ended), known, arm.done)
 
 
 def absent(results: Sequence[Results]) -> Iterable[Line]:
@@ -64,7 +73,7 @@ def _called(column: Column) -> str:
 
 def own(comparison: Comparison, results: Sequence[Results]) -> Section:
     blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results)]
-    blocks += [*_at_k(comparison), _endings(comparison), *budget_panels(comparison, results)]
+    blocks += [*_at_k(comparison), _endings(comparison), *_exits(comparison), *budget_panels(comparison, results)]
     return Section("arms", "The arms by themselves", tuple(blocks))
 
 
@@ -85,12 +94,28 @@ def _at_k(comparison: Comparison) -> Iterable[Table]:
 
 def _endings(comparison: Comparison) -> Table:
     rows = tuple(
-        (word(arm.arm), word(each.ended_by), str(each.cells), fixed(each.reward), fixed(each.partial))
+        (word(arm.arm), word(each.ended_by), str(each.cells), _of(each, "reward"), _of(each, "partial"))
         for arm in comparison.arms
         for each in arm.by_ending
     )
     columns = (prose("arm", 10), Col("ended by", least=8), *map(num, ("cells", "reward", "partial")))
     return Table(columns, rows, "By how the agent ended", aside=len(comparison.arms) > 6)
+
+
+def _of(ending: ByEnding, name: str) -> str:
+    return of_known(fixed(getattr(ending, name)), ending.known.get(name, ending.cells), ending.cells)
+
+
+def _exits(comparison: Comparison) -> Iterable[Line]:
+    """What the table calls an end by the agent may be a crash: the exit status tells."""
+    for arm in comparison.arms:
+        for each in arm.by_ending:
+            if each.exits:
+                named = [f"{status}: {n}" for status, n in each.exits.items()][:EXITS_SHOWN]
+                more = len(each.exits) - len(named)
+                statuses = ", ".join([*named, *([f"{more} more"] if more else [])])
+                ends = f"{word(arm.arm)}: {word(each.ended_by)} {each.cells}"
+                yield Line(f"{ends}, of them {sum(each.exits.values())} with an exit status other than 0 ({statuses})", Tone.WARN)
 
 
 def usage(comparison: Comparison, results: Sequence[Results]) -> Section:

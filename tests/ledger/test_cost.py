@@ -26,7 +26,7 @@ CAMPAIGN = 1
 CAP = Rules({}, nusd(100), nusd(40))
 
 READS: dict[str, tuple[Callable[[sqlite3.Connection], object], int]] = {
-    "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 48 * TRIALS),
+    "counts_by_arm": (lambda c: status.counts_by_arm(c, CAMPAIGN), 50 * TRIALS),
     "columns_of": (lambda c: columns_of(c, CAMPAIGN), 13 * TRIALS),
     "columns_of, counted": (lambda c: columns_of(c, CAMPAIGN, done=1, held=dict.fromkeys(NAMES, True)), 1_000),
     "live_trials": (lambda c: status.live_trials(c, CAMPAIGN), 10_000),

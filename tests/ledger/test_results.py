@@ -14,7 +14,7 @@ from marathond.core.results import CellResult, Contrast, VoidResult
 from marathond.ledger.verbs import campaigns, contrasts, findings, imports, operator, parks, runs, trials
 from marathond.ledger.verbs.results import read_results
 from marathond.ledger.verbs.trials import ScoreRow
-from tests.support.ledgers import T0, arm, bring_to, cell, daemon_void, fill, good_score, let_go, memory_ledger, submission, task
+from tests.support.ledgers import T0, arm, bring_to, cell, daemon_void, end_agent, fill, good_score, let_go, memory_ledger, submission, task
 from tests.support.spending import run_cell, spend
 
 
@@ -52,6 +52,12 @@ def test_a_done_cell_has_every_number(c: sqlite3.Connection) -> None:
     assert (found.ended_by, found.budget_ended, found.agent_s, found.limit_s) == ("agent", False, 60.0, 600.0)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens, found.tokens) == (1000, 800, 50, 1050)
     assert (found.cost_usd, found.scored_at_ms) == (1.5, T0)
+
+
+def test_the_exit_status_of_an_agent_is_its_cells(c: sqlite3.Connection) -> None:
+    trial_id = bring_to(c, cell(c), "running").trial_id
+    end_agent(c, trial_id, exit_code=3)
+    assert the(c).exit_code == 3 and the(c, arm_name="goal").exit_code is None
 
 
 def test_credited_time_is_in_the_limit(c: sqlite3.Connection) -> None:

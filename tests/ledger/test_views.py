@@ -13,6 +13,7 @@ from support.spending import spend
 
 from marathond.core.money import NUSD
 from marathond.ledger.verbs import admission, agentlog, campaigns, findings, networks, operator, status, treatments, trials
+from marathond.ledger.verbs.trials import ScoreRow
 
 COLUMNS = {
     "v_cell": "campaign cell block task arm replicate ordinal state trial trial_state reward partial tests_passed tests_total ended_by "
@@ -214,6 +215,18 @@ def test_arms_view_and_status_and_cells_tell_the_same(c: sqlite3.Connection) -> 
         assert {name: getattr(counts, name) for name in ("done", "open", "claimed", "parked", "review") if getattr(counts, name)} == states
     plain = seen["plain"]
     assert (plain["cells"], plain["done"], plain["claimed"], plain["voids"], plain["reward"]) == (3, 2, 1, 2, 0.75)
+
+
+def test_a_mean_says_over_how_many_cells_it_is() -> None:
+    """A verifier that broke off wrote no partial score and no tests; the reward is over all three cells."""
+    made = memory_ledger()
+    fill(made, submission(arms=[arm("plain")], tasks=[task("rust"), task("zstd"), task("wasm")]))
+    alone = ScoreRow(1, 0.0, "reward.txt", None, None, None, (), [])
+    for number, name in enumerate(("rust", "zstd", "wasm")):
+        let_go(made, bring_to(made, cell(made, name), "scored", score=None if number else alone))
+    (plain,) = status.counts_by_arm(made, 1)
+    assert (plain.done, plain.partial, plain.partial_cells, plain.test_rate, plain.test_rate_cells) == (3, 0.5, 2, 0.75, 2)
+    made.close()
 
 
 def test_e02_every_row_names_its_campaign(c: sqlite3.Connection) -> None:

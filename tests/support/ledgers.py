@@ -138,12 +138,12 @@ def start_agent(c: sqlite3.Connection, trial_id: int, *, now_ms: int = T0, limit
     )
 
 
-def end_agent(c: sqlite3.Connection, trial_id: int, *, ended_by: str = "agent", now_ms: int = T0) -> None:
+def end_agent(c: sqlite3.Connection, trial_id: int, *, ended_by: str = "agent", exit_code: int | None = None, now_ms: int = T0) -> None:
     trials.agent_ended(
         c,
         trial_id,
         ended_by=ended_by,
-        exit_code=0 if ended_by == "agent" else 137,
+        exit_code=exit_code if exit_code is not None else 0 if ended_by == "agent" else 137,
         exit_source="exec",
         oom_killed=False,
         overrun_ms=None,
@@ -180,9 +180,16 @@ def daemon_void(
 
 
 def bring_to(
-    c: sqlite3.Connection, cell_id: int, state: str, *, now_ms: int = T0, reward: float = 1.0, ended_by: str = "agent"
+    c: sqlite3.Connection,
+    cell_id: int,
+    state: str,
+    *,
+    now_ms: int = T0,
+    reward: float = 1.0,
+    ended_by: str = "agent",
+    score: ScoreRow | None = None,
 ) -> Admitted:
-    """A new trial of the cell in the wanted state; claim, container and lease are still held."""
+    """A new trial of the cell in the wanted state; claim, container and lease are still held.  ``score`` in place of an ordinary one."""
     admitted = admit(c, cell_id, now_ms=now_ms)
     if state == "reserved":
         return admitted
@@ -201,7 +208,7 @@ def bring_to(
         return admitted
     trials.verification_ended(c, admitted.trial_id, 1, outcome="exited", exit_code=0, now_ms=now_ms)
     if state == "scored":
-        trials.scored(c, admitted.trial_id, good_score(reward), now_ms=now_ms)
+        trials.scored(c, admitted.trial_id, score or good_score(reward), now_ms=now_ms)
     elif state == "review":
         trials.doubted(c, admitted.trial_id, code="unreadable", detail="no reward file", evidence={"seen": []}, now_ms=now_ms)
     else:

@@ -327,6 +327,18 @@ def test_reward_by_how_the_agent_ended() -> None:
     ]
 
 
+def test_ends_of_its_own_with_another_exit_status_are_told_apart_and_each_mean_has_its_n() -> None:
+    arm = _one(
+        *(a_cell("t", "x", n, 0.0, ended_by="agent", exit_code=status) for n, status in enumerate((3, 3, 0, 1, None), 1)),
+        a_cell("t", "x", 6, 0.0, ended_by="agent", partial=0.5),
+        a_cell("t", "x", 7, 0.0, ended_by="deadline", exit_code=137),
+        a_cell("t", "x", 8, state="review", ended_by="agent", exit_code=4),
+    )
+    own, late = arm.by_ending
+    assert (own.cells, own.exits, own.known["reward"], own.known["partial"]) == (6, {"3": 2, "1": 1}, 6, 1)
+    assert (late.ended_by, late.exits) == ("deadline", {})
+
+
 def test_the_share_of_spent_budgets_is_unknown_where_one_ending_is() -> None:
     """An imported table names deadlines and nothing else: of those it names, all are deadlines."""
     known = [a_cell("t", "x", 1, 1.0, budget_ended=True), a_cell("t", "x", 2, 0.0, budget_ended=False)]

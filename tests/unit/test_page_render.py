@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from marathond.cli.status import arm_table
 from marathond.core.text import UNKNOWN
 from marathond.ledger.verbs import board as board_verbs
 from marathond.ledger.verbs import campaigns, findings, parks, settings
+from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.page import render, words
 from marathond.service.page.trial import LogEnd, view
 from marathond.service.picture.board import Board, gather_board, mark_of
@@ -120,6 +122,21 @@ def test_findings_say_what_they_mean_and_what_to_do(c: sqlite3.Connection) -> No
     findings.ack(c, number, author="ana", reason="known", now_ms=T0)
     todo = render.board(looked(c), NOW).parts["todo"]
     assert "known by ana: known" in todo and "alarm" not in todo
+
+
+def test_a_mean_over_fewer_than_all_done_cells_says_over_how_many(c: sqlite3.Connection) -> None:
+    """On every screen alike: a verifier that broke off wrote neither partial score nor tests, and its reward counts."""
+    fill(c, submission(tasks=[task("zstd"), task("rust"), task("wasm")], arms=[arm("plain"), arm("goal")]))
+    alone = ScoreRow(1, 0.0, "reward.txt", None, None, None, (), [])
+    for number, name in enumerate(("zstd", "rust", "wasm")):
+        let_go(c, bring_to(c, cell(c, name), "scored", score=None if number else alone))
+        let_go(c, bring_to(c, cell(c, name, "goal"), "scored"))
+    status = looked(c).status
+    shown = {column.name: column.cells for column in words.arm_columns(status)}
+    assert (shown["partial"], shown["tests"]) == (("0.50 of 2", "0.50"), ("0.75 of 2", "0.75"))
+    columns, rows, _ = arm_table(status, roomy=True)
+    titles = [column.title for column in columns]
+    assert [[row[titles.index(name)] for row in rows] for name in ("partial", "tests")] == [["0.50 of 2", "0.50"], ["0.75 of 2", "0.75"]]
 
 
 def test_foreign_words_are_words(c: sqlite3.Connection) -> None:

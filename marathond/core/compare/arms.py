@@ -14,6 +14,7 @@ import numpy as np
 from marathond.core.compare.paired import mean
 from marathond.core.compare.rates import all_of, at_least_one, clustered_error, wilson
 from marathond.core.compare.result import ArmSummary, AtK, BudgetPoint, ByEnding, Metric, Spread
+from marathond.core.names import EndedBy
 from marathond.core.results import CellResult, Results
 
 UNKNOWN = "unknown"
@@ -62,7 +63,7 @@ def summary(results: Results, arm: str) -> ArmSummary:
         output_tokens=spread([cell.output_tokens for cell in done]),
         cost_usd=spread([cell.cost_usd for cell in done]),
         budget=_budget(done),
-        known={metric.value: sum(getattr(cell, metric.value) is not None for cell in done) for metric in Metric},
+        known=_known(done),
     )
 
 
@@ -92,8 +93,21 @@ def _by_ending(done: Sequence[CellResult]) -> tuple[ByEnding, ...]:
     endings: dict[str, list[CellResult]] = {}
     for cell in done:
         endings.setdefault(cell.ended_by or UNKNOWN, []).append(cell)
-    rows = [ByEnding(name, len(cells), _mean(cells, Metric.REWARD), _mean(cells, Metric.PARTIAL)) for name, cells in endings.items()]
+    rows = [
+        ByEnding(name, len(cells), _mean(cells, Metric.REWARD), _mean(cells, Metric.PARTIAL), _known(cells), _exits(name, cells))
+        for name, cells in endings.items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.cells, row.ended_by)))
+
+
+def _known(cells: Sequence[CellResult]) -> dict[str, int]:
+    return {metric.value: sum(getattr(cell, metric.value) is not None for cell in cells) for metric in Metric}
+
+
+def _exits(ended_by: str, cells: Sequence[CellResult]) -> dict[str, int]:
+    """The most frequent one first."""
+    found = Counter(cell.exit_code for cell in cells if cell.exit_code) if ended_by == EndedBy.AGENT else Counter[int | None]()
+    return {str(status): n for status, n in sorted(found.items(), key=lambda item: (-item[1], item[0] or 0))}
 
 
 def spread(values: Sequence[float | None]) -> Spread:

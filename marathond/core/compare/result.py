@@ -160,12 +160,18 @@ class AtK:
 
 @dataclass(frozen=True, slots=True)
 class ByEnding:
-    """Cells by how their agent ended."""
+    """Cells by how their agent ended.
+
+    ``known``: metric → cells that have it, the n of its mean.  ``exits``: exit status other than 0 → cells whose agent ended by itself with
+    it; what we killed has our signal's and says nothing of the agent.
+    """
 
     ended_by: str
     cells: int
     reward: float | None
     partial: float | None
+    known: Mapping[str, int] = field(default_factory=dict)
+    exits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ tried AS MATERIALIZED (
     FROM cell CROSS JOIN trial ON trial.cell_id = cell.cell_id WHERE campaign_id = :campaign GROUP BY trial.cell_id)
 SELECT task.name AS task, arm.name AS arm, s.replicate, s.state, s.block_id, s.trial_id, s.reward, s.partial, s.test_rate, s.tests_passed,
     s.tests_total, score.flags_json,
-    coalesce(agent.ended_by, there.ended_by) AS ended_by,
+    coalesce(agent.ended_by, there.ended_by) AS ended_by, agent.exit_code,
     coalesce(s.budget_ended, iif(agent.trial_id IS NULL, there.ended_by IN (SELECT name FROM budget_end), NULL)) AS budget_ended,
     coalesce(agent.ended_mono_ms - agent.started_mono_ms, there.agent_ms) AS agent_ms, agent.limit_ms + agent.credit_ms AS limit_ms,
     used.known, used.unpriced, used.input_tokens, used.cached_tokens, used.output_tokens, used.cost_nusd,
@@ -160,6 +160,7 @@ def _cell(row: sqlite3.Row) -> CellResult:
         **{name: row[name] if done else None for name in ("reward", "partial", "test_rate", "tests_passed", "tests_total", "scored_at_ms")},
         flags=flags,
         ended_by=row["ended_by"],
+        exit_code=row["exit_code"],
         budget_ended=None if row["budget_ended"] is None else bool(row["budget_ended"]),
         agent_s=_seconds(row["agent_ms"]),
         limit_s=_seconds(row["limit_ms"]),

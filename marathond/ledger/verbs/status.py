@@ -42,6 +42,7 @@ class ArmCounts:
 
     ``claimed`` includes trials in work and those being torn down; ``running`` says how many are in which phase.  ``voids``: standing ones,
     of all attempts.  ``passed``: done cells with reward 1.  ``budget_ended``: share of done cells whose agent ended by its budget.
+    ``partial_cells``, ``test_rate_cells``: done cells that have that number, which its mean is over; the other means are over all of them.
 
     ``valid_nusd``, ``voids_nusd``: known nano-dollars of trials that stand, and of voided ones; ``priced`` and ``cut``: requests behind
     them, and requests of unknown usage.  ``ended_nusd``: of the ``ended`` trials that stand and have ended.  ``asks_model``: its kind does.
@@ -59,7 +60,9 @@ class ArmCounts:
     passed: int
     reward: float | None
     partial: float | None
+    partial_cells: int
     test_rate: float | None
+    test_rate_cells: int
     budget_ended: float | None
     asks_model: bool
     valid_nusd: int
@@ -73,7 +76,8 @@ class ArmCounts:
 # One pass over the index trial_by_arm, which holds every column asked for.
 _TRIALS = """
 SELECT arm_id, state, count(*) AS n, sum(reward = 1) AS passed, avg(reward) AS reward, avg(partial) AS partial,
-    avg(coalesce(test_rate, tests_passed * 1.0 / tests_total)) AS test_rate, avg(budget_ended) AS budget_ended,
+    count(partial) AS partial_cells, avg(coalesce(test_rate, tests_passed * 1.0 / tests_total)) AS test_rate,
+    count(coalesce(test_rate, tests_passed * 1.0 / tests_total)) AS test_rate_cells, avg(budget_ended) AS budget_ended,
     sum(cost_nusd) AS cost_nusd, sum(priced) AS priced, sum(cut) AS cut
 FROM trial WHERE arm_id IN (SELECT arm_id FROM arm WHERE campaign_id = ?) GROUP BY arm_id, state"""
 
@@ -110,7 +114,9 @@ def _arm_counts(arm: sqlite3.Row, cells: dict[str, int], trials: dict[str, sqlit
         passed=0 if scored is None else int(scored["passed"]),
         reward=None if scored is None else scored["reward"],
         partial=None if scored is None else scored["partial"],
+        partial_cells=0 if scored is None else int(scored["partial_cells"]),
         test_rate=None if scored is None else scored["test_rate"],
+        test_rate_cells=0 if scored is None else int(scored["test_rate_cells"]),
         budget_ended=None if scored is None else scored["budget_ended"],
         asks_model=arm["kind"] in MODEL_KINDS,
         valid_nusd=sum(int(row["cost_nusd"]) for row in trials.values()) - voids_nusd,

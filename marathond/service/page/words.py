@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from marathond.core.audit.catalogue import meaning_of
-from marathond.core.text import UNKNOWN, clean, clock, fields, number, plural, span
+from marathond.core.text import UNKNOWN, clean, clock, fields, number, of_known, plural, span
 from marathond.ledger.verbs.board import LOOKED_AT
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.service.picture.board import Board
@@ -218,8 +218,8 @@ def arm_columns(status: Status) -> list[Column]:
     found = [
         ("done", [str(arm.done) for arm in arms], True),
         ("reward", ["–" if arm.reward is None else f"{arm.reward:.2f} ({arm.passed}/{arm.done})" for arm in arms], True),
-        ("partial", [_dash(number(arm.partial)) for arm in arms], "partial" not in absent),
-        ("tests", [_dash(number(arm.test_rate)) for arm in arms], "test_rate" not in absent),
+        ("partial", [of_known(_dash(number(arm.partial)), arm.partial_cells, arm.done) for arm in arms], "partial" not in absent),
+        ("tests", [of_known(_dash(number(arm.test_rate)), arm.test_rate_cells, arm.done) for arm in arms], "test_rate" not in absent),
         ("budget-ended", ["–" if arm.budget_ended is None else f"{arm.budget_ended * 100:.0f} %" for arm in arms], not imported),
         ("voids", [str(arm.voids) for arm in arms], True),
         ("running", [str(arm.claimed) for arm in arms], not imported),
