@@ -261,10 +261,14 @@ def stop(
 
 @app.command()
 def submit(ctx: typer.Context, as_json: Json = False) -> None:
-    """Let the daemon read its configuration again and add what is new: arms, tasks, replicates."""
+    """Let the daemon read its configuration again and add what is new: arms, tasks, replicates.
+
+    Refused where --config, or what is found without it, is another file than the daemon's.
+    """
     from marathond.cli import mutate
 
-    ask(ctx, mutate.submit, as_json=as_json)
+    config = settled(ctx).located().config
+    ask(ctx, mutate.submit, as_json=as_json, config=None if config is None else str(config.absolute()))
 
 
 @app.command(name="set")

@@ -10,12 +10,14 @@ import functools
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import structlog
+from anyio import to_thread
 
 from marathond import __version__
-from marathond.core.errors import ConfigError
+from marathond.core.errors import ConfigError, Refused
 from marathond.core.keeping import Kind
 from marathond.core.names import LIVE_STATES
 from marathond.ledger.verbs import archive, runs
@@ -43,7 +45,7 @@ from marathond.service.answers import (
     VoidCount,
     VoidPreview,
 )
-from marathond.service.args import REASON_MAX, Args
+from marathond.service.args import PATH_MAX, REASON_MAX, Args
 from marathond.service.decisions import Choice
 from marathond.service.knobs import KnobValue, find_knob, parse_setting
 from marathond.service.peers import Peer
@@ -107,8 +109,9 @@ class DaemonControl(Protocol):
 class Commands:
     """Answers requests; give :meth:`handle` and :meth:`deadline_s` to a ControlServer."""
 
-    def __init__(self, ledger: Ledger, control: DaemonControl, clock: Clock) -> None:
-        self._ledger, self._control, self._clock = ledger, control, clock
+    def __init__(self, ledger: Ledger, control: DaemonControl, clock: Clock, *, config: Callable[[], Path | None] = lambda: None) -> None:
+        """:param config: the file that the daemon reads again at a submission; None: nobody knows."""
+        self._ledger, self._control, self._clock, self._config = ledger, control, clock, config
         self._verbs: dict[str, tuple[_Handler, tuple[str, ...]]] = {
             "ping": (self._ping, ()),
             "void": (self._void, (*_CHOICE, "code", "reason", "dry_run")),
@@ -120,7 +123,7 @@ class Commands:
             "resume": (self._resume, ("reason",)),
             "drain": (self._drain, ("reason",)),
             "stop": (self._stop, ("now", "reason")),
-            "submit": (self._submit, ()),
+            "submit": (self._submit, ("config",)),
             "set": (self._set, ("key", "value", "reason")),
             "ack": (self._ack, ("finding", "code", "reason")),
             "archived": (self._archived, ("trial", "file", "sha256", "size_bytes", "files", "content_bytes")),
@@ -293,7 +296,11 @@ class Commands:
         """Trials that are not at rest, for whoever asks what goes on."""
         return [trial for trial, _ in (await self._ledger.read(runs.left)).live]
 
-    async def _submit(self, author: str, _args: Args) -> JsonObject:
+    async def _submit(self, author: str, args: Args) -> JsonObject:
+        own = self._config()
+        meant = None if args.text("config", PATH_MAX) is None else args.path("config")
+        if own is not None and meant is not None:
+            await to_thread.run_sync(_refuse_another, meant, own)
         result = await self._control.submit(author)
         self._control.wake()
         return asdict(result)
@@ -342,3 +349,15 @@ class Commands:
         number = args.whole("prune", 1)
         await self._ledger.write(archive.prune_ended, number, now_ms=self._now())
         return {"prune": number}
+
+
+def _refuse_another(callers: str, own: Path) -> None:
+    """Each as it is now, links followed: a name that is pointed elsewhere is read from there.  Blocking.
+
+    :raises Refused: the caller means another file than the one that would be read: its answer would speak of what nobody asked for.
+    """
+    if os.path.realpath(callers) != os.path.realpath(own):
+        raise Refused(
+            f"submit: the running marathond uses {own}, not {callers}: change that file, or name it (marathonctl -c {own} submit); "
+            f"to run {callers}, restart marathond with it"
+        )

@@ -141,7 +141,7 @@ async def living(settings: Settings, *, gates_only: bool = False, taken: takeove
 
 
 async def serve_control(daemon: Daemon, group: TaskGroup) -> None:
-    commands = Commands(daemon.ledger, daemon, daemon.clock)
+    commands = Commands(daemon.ledger, daemon, daemon.clock, config=lambda: daemon.settings.config_path)
     earlier = await daemon.ledger.read(replaced.earlier_lives, boot_id=daemon.clock.boot_id)
 
     def was_ours(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -308,6 +309,32 @@ def test_stop_and_submit_reach_the_daemon(rig: Rig) -> None:
     later = rig.run("submit")
     assert (later.code, later.out) == (0, "submitted: nothing new\n")
     assert later.err == "counts from marathond's next start: daemon.out_dir, network.range\n"
+
+
+def test_a_submission_of_another_file_than_the_daemons_is_refused_with_both_names(rig: Rig) -> None:
+    """The "nothing new" of the daemon's own file would pass for an answer about the other one."""
+    own, other, link = (rig.state_dir / name for name in ("own.toml", "other.toml", "link.toml"))
+    for file in (own, other):
+        file.write_text("")
+    link.symlink_to(own)
+    rig.config = link  # of `restart with a version`: the daemon reads whatever it points to
+    refused = rig.run("-c", "other.toml", "submit")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        f"marathonctl: submit: the running marathond uses {link}, not {other}: change that file, or name it "
+        f"(marathonctl -c {link} submit); to run {other}, restart marathond with it\n"
+    )
+    assert rig.control.said("submit") == [] and rig.control.said("wake") == []
+    assert json.loads(rig.run("-c", "other.toml", "submit", "--json").err)["exit"] == 1
+    for same in (own, link, Path("own.toml")):
+        assert rig.run("-c", str(same), "submit").code == 0
+    (rig.state_dir / "marathond.toml").write_text("")
+    assert f"not {rig.state_dir / 'marathond.toml'}: " in rig.run("submit").err, "found is as good as named"
+    (rig.state_dir / "marathond.toml").unlink()
+    assert rig.run("submit").code == 0, "who has no configuration means the daemon's"
+    assert len(rig.control.said("submit")) == 4
+    with pytest.raises(CallFailed, match="config: must be an absolute path"):
+        call(rig.socket, "submit", {"config": "other.toml"})
 
 
 def test_knobs_are_set_once_with_author(rig: Rig) -> None:

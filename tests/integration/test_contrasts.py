@@ -37,8 +37,9 @@ def declare(rig: ProcessRig, *pairs: tuple[str, str]) -> None:
     rig.config.write_text(f"{text}\n[comparison]\ncontrasts = {json.dumps(pairs)}\n")
 
 
-async def submit(rig: ProcessRig) -> Any:
-    return await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", {})
+async def submit(rig: ProcessRig, config: Path | None = None) -> Any:
+    args = {"config": str(config or rig.config)}
+    return await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", args)
 
 
 def results(rig: ProcessRig) -> Results:
@@ -57,6 +58,8 @@ async def test_contrasts_are_kept_in_versions_with_the_scores_that_were_known(do
         with pytest.raises(CallFailed, match=r'comparison\.contrasts\[0\]\[1\] = "plane": no such arm; did you mean plain\?'):
             await submit(rig)
         declare(rig, ("goal", "plain"))
+        with pytest.raises(CallFailed, match=r"submit: the running marathond uses .*, not /nowhere/other\.toml: "):
+            await submit(rig, Path("/nowhere/other.toml"))
         answer = await submit(rig)
         assert (answer["declared"], answer["declared_after"], answer["added_cells"]) == (1, 3, 0)
         assert (await submit(rig))["declared"] == 0, "it stands there already"

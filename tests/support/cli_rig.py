@@ -88,6 +88,8 @@ class Rig:
     state_dir: Path
     capture: pytest.CaptureFixture[str]
     control: RecordingControl = field(default_factory=RecordingControl)
+    config: Path | None = None
+    """The daemon's configuration; None: it does not say."""
 
     @property
     def ledger(self) -> Path:
@@ -162,7 +164,7 @@ class Rig:
     async def _serve(self, run_id: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         self._stop = anyio.Event()
         async with await SqliteLedger.open(self.ledger, run_id=run_id) as ledger:
-            commands = Commands(ledger, self.control, SystemClock())
+            commands = Commands(ledger, self.control, SystemClock(), config=lambda: self.config)
             server = ControlServer(self.socket, commands.handle, deadline_s=commands.deadline_s)
             async with anyio.create_task_group() as tasks:
                 await tasks.start(server.serve)
