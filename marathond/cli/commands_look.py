@@ -196,6 +196,7 @@ def plan(
     from marathond.cli import plan as view
     from marathond.cli import plan_benchmark
     from marathond.cli.differing import as_submitted
+    from marathond.cli.turned import turned_now
     from marathond.service.taskread import read_tasks
 
     settings = settled(ctx).settings()
@@ -203,7 +204,7 @@ def plan(
     if write_digests is not None:
         plan_benchmark.write_digests(write_digests, read)
     engine = view.ask_engine(settings, read.tasks)
-    made = view.make_plan(settings, read, engine, as_submitted(settings, read.tasks))
+    made = view.make_plan(settings, read, engine, as_submitted(settings, read.tasks), turned_now(settings))
     if as_json:
         print_json(made)
     else:

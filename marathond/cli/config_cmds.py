@@ -93,7 +93,7 @@ class Setting:
     """One key of the configuration.
 
     :param value: as JSON; (hidden) in place of what may be a secret.
-    :param origin: default, profile NAME, file:line, env VARIABLE or override.
+    :param origin: default, profile NAME, file:line, env VARIABLE, override, or set by NAME: marathonctl set, in the ledger.
     :param change: how it may change: live, reload, restart, treatment or extent.
     """
 
@@ -171,17 +171,20 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from, and how it may change.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Every setting as the configuration has it: file, environment, defaults.  Values that look like secrets are hidden.
-
-    Knobs that were turned with marathonctl set stand in the ledger and are not shown here.
+    """Every setting as it counts: set in the ledger, environment, file, defaults.  Values that look like secrets are hidden.
 
     Exit status: 0, or 2 when the configuration is wrong.
     """
+    from marathond.cli.turned import turned_now, whose
     from marathond.service.settings import origins
     from marathond.service.treatment import change_of
 
     settings = _load(ctx, config, as_json=as_json)
     known = {key: (hidden(key, plain(value)), source, change_of(key).value) for key, (value, source) in origins(settings).items()}
+    turned = turned_now(settings)
+    for each in turned:
+        _, source, change = known[each.key]
+        known[each.key] = (each.value, f"{whose(each)}; configured: {each.configured} ({source})", change)
     if as_json:
         print_json({key: Setting(*each) for key, each in known.items()})
         return
@@ -189,6 +192,8 @@ def show(
     for key, (value, source, change) in known.items():
         line = clean(f"{key} = {_toml(value)}", VALUE_MAX)
         say(f"{line:<{min(width, 60)}}  # {clean(source)} [{change}]" if origin else line)
+    if turned and not origin:
+        note(f"note: set in the ledger, not in the configuration: {', '.join(each.key for each in turned)} (--origin tells by whom)")
 
 
 def _load(ctx: typer.Context, config: Path | None, *, as_json: bool) -> Settings:

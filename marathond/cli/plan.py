@@ -24,6 +24,7 @@ from marathond.cli.plan_benchmark import (
     marks_words,
 )
 from marathond.cli.plan_money import MoneyPlan, money_plan, money_words
+from marathond.cli.turned import Turned, turned_words, values
 from marathond.core.disclosure import Disclosure
 from marathond.core.errors import EngineError, EngineTimeout
 from marathond.core.limits import effective_agent_limit, effective_verifier_limit
@@ -34,6 +35,7 @@ from marathond.core.text import UNKNOWN, clean, plural, span
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import EngineInfo
 from marathond.service.disclosing import configured
+from marathond.service.effective import with_knobs
 from marathond.service.settings import Settings
 from marathond.service.taskread import Reading, known_marks
 from marathond.tasks.support import check_host
@@ -99,6 +101,7 @@ class CampaignPlan:
     digests: str = ""
     contrasts: tuple[tuple[str, str], ...] = ()
     alone: AlonePlan | None = None
+    turned: tuple[Turned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +115,17 @@ class AlonePlan:
 
 
 def make_plan(
-    settings: Settings, reading: Reading, engine: EngineSeen | str, taken: Sequence[Task | Unrunnable] | None = None
+    settings: Settings,
+    reading: Reading,
+    engine: EngineSeen | str,
+    taken: Sequence[Task | Unrunnable] | None = None,
+    turned: Sequence[Turned] = (),
 ) -> CampaignPlan:
     """:param engine: what the engine says of its host, or why it could not be asked.
     :param taken: the tasks as a campaign that was submitted already takes them, see :mod:`marathond.cli.differing`; None: as they are read.
+    :param turned: knobs that were set in the ledger, which count there in place of the configuration's.
     """
+    settings = with_knobs(settings, values(turned))
     read = tuple(reading.tasks if taken is None else taken)
     tasks = tuple(_task_plan(settings, task, engine, _marks(settings, reading, task.name)) for task in read)
     arms, replicates = settings.arm_names, settings.campaign.replicates
@@ -158,6 +167,7 @@ def make_plan(
         digests=digest_words(settings, reading),
         contrasts=settings.comparison.contrasts,
         alone=apart,
+        turned=tuple(turned),
     )
 
 
@@ -259,6 +269,9 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"
     say(f"time {hours}, {plan.concurrency} at one time · networks {plan.networks_at_once} at one time, cap {plan.networks_cap}")
     say(f"order {plan.order}, seed {plan.seed} · host {clean(plan.host)}")
+    for each in plan.turned:
+        for part in wrapped(turned_words(each), where):
+            say(part)
     if plan.alone:
         say(where.fit(alone_words(plan.alone)))
     if words := contrast_words(plan.arms, plan.contrasts):

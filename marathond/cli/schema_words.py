@@ -334,6 +334,7 @@ trials: the trials, or how many there are
 trials_left_out: older trials that were not looked at
 tries: how often it was tried
 turns: turns of the model
+turned: knobs that marathonctl set turned: they count in place of the configuration's
 unarchived: whether somebody said that it may be lost
 undone_by: who took it back; null: nobody
 undone_reason: why it was taken back
