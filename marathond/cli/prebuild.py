@@ -6,7 +6,8 @@ the ledger: the daemon finds the images by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,10 @@ import anyio
 from marathond.cli.output import Column, Screen, note, print_json, say, screen, table
 from marathond.core.errors import EngineError
 from marathond.core.model import Task, Unrunnable
+from marathond.core.preflight.rows import named
 from marathond.core.text import clean, plural, span
 from marathond.engine.docker import DockerEngine
-from marathond.flow.images import Failed, ImageMaker, Made, Wish, wishes
+from marathond.flow.images import AFTER, Failed, ImageMaker, Made, Wish, wishes
 from marathond.service.exits import CallFailed, Exit
 from marathond.service.knobs import did_you_mean
 from marathond.service.settings import Settings, where
@@ -93,7 +95,7 @@ async def _make(settings: Settings, read: Sequence[Task | Unrunnable], builds: P
             concurrency=at_once,
             retries=settings.engine.build_retries,
             pull_timeout_s=settings.engine.pull_timeout_s,
-            tell=_told,
+            tell=Teller(),
         )
         wanted: list[Wish] = []
         parked: list[Unrunnable] = []
@@ -134,9 +136,18 @@ async def _result(maker: ImageMaker, wish: Wish) -> Result:
     return Result(wish.task, wish.role, "", "", round(anyio.current_time() - began, 3), 0, outcome.code, outcome.detail, log)
 
 
-def _told(what: str, wish: Wish, words: str) -> None:
-    """One line of progress, beside the data."""
-    note(f"{clean(wish.task)}: {what}{'' if what != 'failed' else ','} {clean(words)}")
+class Teller:
+    """Lines of progress, beside the data.  What a try says again, of its beginning or of its failure, is no news."""
+
+    def __init__(self) -> None:
+        self._said: set[tuple[str, str, str, str]] = set()
+
+    def __call__(self, what: str, wish: Wish, words: str) -> None:
+        news = words.partition(": ")[2] if what == "failed" else words  # without the number of the try
+        key = wish.task, wish.role, what, news
+        if key not in self._said:
+            self._said.add(key)
+            note(f"{clean(wish.task)}: {what}{'' if what != 'failed' else ','} {clean(words)}")
 
 
 def show(results: Sequence[Result], where: Screen) -> None:
@@ -154,11 +165,27 @@ def show(results: Sequence[Result], where: Screen) -> None:
     for line in table(columns, [_row(result, len(columns)) for result in results], where):
         say(line)
     failed = [result for result in results if result.outcome != READY]
-    for result in failed:
-        say(where.fit(f"{clean(result.task)}: {result.outcome}: {clean(result.detail, 2000)}"))
+    for line in _reasons(failed):
+        say(where.fit(line))
     counts = ", ".join(f"{sum(r.how == how for r in results)} {how}" for how in sorted({r.how for r in results if r.how}))
     total = f"{plural(len(results), 'image')}{f': {counts}' if counts else ''}"
-    say(total if not failed else f"{total}; {len(failed)} could not be had")
+    codes = Counter(result.outcome for result in failed)
+    of = ", ".join(f"{codes[code]} {code}" for code in sorted(codes))
+    say(total if not failed else f"{total}; {len(failed)} could not be had: {of}")
+
+
+def _reasons(failed: Sequence[Result]) -> Iterator[str]:
+    """A line for each thing that images died of: a registry that is away is one, however many tasks need it."""
+    alike: dict[tuple[str, str], list[Result]] = {}
+    for result in failed:
+        # What a pull says begins with its own image, which has no blanks.
+        image, tries, words = result.detail.partition(f": {AFTER}")
+        alike.setdefault((result.outcome, f"{AFTER}{words}" if tries and " " not in image else result.detail), []).append(result)
+    for (outcome, words), same in alike.items():
+        if len(same) == 1:
+            yield f"{clean(same[0].task)}: {outcome}: {clean(same[0].detail, 2000)}"
+        else:
+            yield f"{len(same)} x {outcome} ({clean(named(result.task for result in same))}): {clean(words, 2000)}"
 
 
 def _row(result: Result, columns: int) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ from marathond.tasks.digest import context_digest
 LABEL_CONTEXT = "marathond.context"
 RETRY_PAUSE_S = 10.0
 LOCK_PAUSE_S = 0.2
+AFTER = "after "
+"""Begins what a failure says of its tries; before it stands the image that was to be pulled."""
 DETAIL_MAX = 600
 """Of a failure's words the last are kept: a build says at its end what it died of."""
 DOCKERFILE_MAX_BYTES = 1 << 20
@@ -153,7 +155,7 @@ class ImageMaker:
                 last = str(error)
             self.tell("failed", wish, f"try {attempt + 1} of {self.retries + 1}: {tail(last)}")
             await anyio.sleep(RETRY_PAUSE_S if attempt < self.retries else 0)
-        tries = f"after {self.retries + 1} {'tries' if self.retries else 'try'}: "
+        tries = f"{AFTER}{self.retries + 1} {'tries' if self.retries else 'try'}: "
         if wish.image is not None:
             return Failed("image_missing", f"{wish.image}: {tries}{tail(last)}")
         return Failed("image_build_failed", f"{tries}{tail(last)}", self.log_path(wish))
