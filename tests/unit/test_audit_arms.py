@@ -49,6 +49,7 @@ def honest(rng: random.Random, number: int, arm: str, task: str, replicate: int,
         "reattached": int(rng.random() < 0.1),
         "reward": float(rng.random() < 0.3),
         "rested_at_ms": number * 60_000,
+        "exit_code": 137 if by == "deadline" else 3 if rng.random() < 0.1 else 0,
     }
     if failed:
         values |= {"state": "voided", "void_code": "model_failed", "void_by": "daemon", "infra": True}
@@ -103,6 +104,7 @@ HITS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "reattached_differ": ("info", {"reattached": 1}, {"reattached": 0}),
     "tokens_differ": ("info", {"input_tokens": 2_000_000}, {"input_tokens": 400_000}),
     "turns_differ": ("info", {"turns": 60}, {"turns": 4}),
+    "exits_differ": ("info", {"exit_code": 3}, {"exit_code": 0}),
     "silent_turns_disparity": ("warning", {"silent_turns": 3}, {"silent_turns": 0}),
     "dead_agents": ("warning", {"commands": 0}, {"commands": 30}),
 }
@@ -162,6 +164,14 @@ def test_endings_of_one_arm_are_information() -> None:
     found = look("endings_differ", facts(made, ARMS)).found
     assert [(each.severity, each.subject) for each in found] == [("info", "goal turn_cap")]
     assert "20 of 20 trials of goal, against plain 0 of 20" in found[0].detail
+
+
+def test_exits_that_are_not_its_own_or_have_no_status_are_no_crashes() -> None:
+    killed = rows("goal", ended_by="deadline", exit_code=137)
+    told = look("exits_differ", facts(killed + [row for arm in ARMS if arm != "goal" for row in rows(arm, exit_code=0)], ARMS))
+    assert (told.found, told.of) == ((), 80)
+    silent = look("exits_differ", facts([row for arm in ARMS for row in rows(arm)], ARMS))
+    assert (silent.of, silent.unseen) == (0, "")
 
 
 def test_reward_by_ending_tells_both_means_with_their_cells() -> None:

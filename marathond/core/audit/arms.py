@@ -19,6 +19,7 @@ from marathond.core.audit.exact import fisher_above, holm, median, ranks
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import compared_arms, of_compared, per_arm
+from marathond.core.names import EndedBy
 
 UNLIKELY = 0.00005
 AT_LEAST = 8
@@ -187,6 +188,14 @@ def endings_differ(facts: Facts) -> Look:
     return Look(len(trials), len(trials), of_compared(facts, ENDED), tuple(found))
 
 
+def exits_differ(facts: Facts) -> Look:
+    """Of agents that ended by themselves and left an exit status: an app-server that was told to end has none, and what we killed ours."""
+    trials = [trial for trial in ended(facts) if trial.ended_by == EndedBy.AGENT and trial.exit_code is not None]
+    words = "ended by themselves with another exit status than 0"
+    things = "agents that ended by themselves with an exit status"
+    return shares(facts, "exits_differ", INFO, words, trials, lambda trial: trial.exit_code != 0, "", things=things)
+
+
 def reward_by_ending(facts: Facts) -> Look:
     """No test: what ends by its budget differs from what ends by itself in more than that."""
     done = [trial for trial in ended(facts) if trial.state == "scored" and trial.reward is not None]
@@ -259,6 +268,14 @@ RULES: tuple[Rule, ...] = (
         "Report endings beside the scores; a cap that binds one arm only decides its result.",
         endings_differ,
         ("a04", "c15"),
+    ),
+    Rule(
+        "exits_differ",
+        "info",
+        "Agents of one arm end by themselves with another exit status than 0 more often than the others': they may crash.",
+        "Read the last lines of one (`marathonctl logs`); a crash of the arm's own program is its result, one of its set-up is not.",
+        exits_differ,
+        ("f15",),
     ),
     Rule(
         "reward_by_ending",

@@ -20,10 +20,10 @@ class TrialFact:
     """One trial, at rest or not.  ``void_code`` and ``void_side`` of the standing void; ``infra`` is True when the daemon voided it by a
     code of the infrastructure (gates_only's ``accepted`` is none), None while the trial is live.
 
-    Of the agent: ``ended_by``, how long it ran, its limit with credit. Of the gateway, agent's account: requests, tokens, ``bad_requests``
-    (HTTP 400 to 499 but 429, and but what an agent's own words earned), median time to the first byte of the first FIRST_REQUESTS, time
-    held. Of the receipt (None: the trial has none): ``turns`` (also one that its end cut off), ``commands``, ``silent_turns``,
-    LoopX ``delivered`` and ``used``.
+    Of the agent: ``ended_by``, ``exit_code`` (None: it has none), how long it ran, its limit with credit. Of the gateway, agent's
+    account: requests, tokens, ``bad_requests`` (HTTP 400 to 499 but 429, and but what an agent's own words earned), median time to the
+    first byte of the first FIRST_REQUESTS, time held. Of the receipt (None: the trial has none): ``turns`` (also one that its end cut
+    off), ``commands``, ``silent_turns``, LoopX ``delivered`` and ``used``.
     ``outputs``: a hash over the verifier's own output of the newest export, None: nothing exported. ``models``: names by which the
     provider answered.
     """
@@ -43,6 +43,7 @@ class TrialFact:
     asks_model: bool = False
     loopx: bool = False
     ended_by: str | None = None
+    exit_code: int | None = None
     budget_ended: bool | None = None
     agent_ms: int | None = None
     limit_ms: int | None = None

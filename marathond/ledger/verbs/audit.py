@@ -155,10 +155,10 @@ class _Trials:
         return [(self.rows[row[0]], row) for row in found if row[0] in self.rows]
 
     def _ends(self) -> None:
-        sql = """SELECT trial_id, ended_by, ended_mono_ms - started_mono_ms AS agent_ms, limit_ms + credit_ms AS limit_ms, overrun_ms,
-                     started_at_ms FROM trial_agent WHERE trial_id >= {from_id}"""
+        sql = """SELECT trial_id, ended_by, exit_code, ended_mono_ms - started_mono_ms AS agent_ms, limit_ms + credit_ms AS limit_ms,
+                     overrun_ms, started_at_ms FROM trial_agent WHERE trial_id >= {from_id}"""
         for trial, row in self._each(sql):
-            trial |= {name: row[name] for name in ("ended_by", "agent_ms", "limit_ms", "overrun_ms")}
+            trial |= {name: row[name] for name in ("ended_by", "exit_code", "agent_ms", "limit_ms", "overrun_ms")}
             if trial["state"] == "running":
                 trial["running_ms"] = max(0, self.now_ms - row["started_at_ms"])
         # Not its ended_by: rules over how agents ended look at what only our own side measures (overruns, takeovers), and would say ok.

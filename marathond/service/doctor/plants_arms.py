@@ -80,6 +80,11 @@ def endings_differ(scratch: Scratch) -> None:
     _hit(scratch, ended_by="turn_cap")
 
 
+def exits_differ(scratch: Scratch) -> None:
+    """The program of one arm crashes, and is graded like any end of its own."""
+    _hit(scratch, exit_code=3)
+
+
 def reward_by_ending(scratch: Scratch) -> None:
     _arm(scratch, HEARTBEAT, [1], reward=1.0)
     _arm(scratch, HEARTBEAT, [2], reward=0.0, ended_by="deadline")
@@ -137,6 +142,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         tokens_differ,
         turns_differ,
         endings_differ,
+        exits_differ,
         reward_by_ending,
         arm_dead,
         arm_silent,
