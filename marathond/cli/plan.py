@@ -47,6 +47,8 @@ IMAGES_WAIT_S = 20.0
 """For all answers about images; those not reached are not spoken of."""
 
 CELLS_SHOWN = 20
+WHY_MAX = 4000
+"""Characters of one refusal; it may name two folders."""
 USERS_SHOWN = 8
 """Tasks named beside an image."""
 
@@ -102,6 +104,7 @@ class CampaignPlan:
     contrasts: tuple[tuple[str, str], ...] = ()
     alone: AlonePlan | None = None
     turned: tuple[Turned, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,12 @@ def make_plan(
     engine: EngineSeen | str,
     taken: Sequence[Task | Unrunnable] | None = None,
     turned: Sequence[Turned] = (),
+    refused: Sequence[str] = (),
 ) -> CampaignPlan:
     """:param engine: what the engine says of its host, or why it could not be asked.
     :param taken: the tasks as a campaign that was submitted already takes them, see :mod:`marathond.cli.differing`; None: as they are read.
     :param turned: knobs that were set in the ledger, which count there in place of the configuration's.
+    :param refused: why a submission of this would be refused, see :mod:`marathond.cli.changed`.
     """
     settings = with_knobs(settings, values(turned))
     read = tuple(reading.tasks if taken is None else taken)
@@ -168,6 +173,7 @@ def make_plan(
         contrasts=settings.comparison.contrasts,
         alone=apart,
         turned=tuple(turned),
+        refused=tuple(refused),
     )
 
 
@@ -328,6 +334,10 @@ def _obstacles(plan: CampaignPlan) -> Iterator[str]:
         yield ""
         yield f"parked: {plural(plan.parked_cells - beyond, 'cell')} of {plural(len({name for name, *_ in parked}), 'task')}"
         yield from (f"  {clean(name)}: {code}: {clean(why)}" for name, code, why in parked)
+    if plan.refused:
+        yield ""
+        yield "changed since the campaign was submitted; a submission of it would be refused:"
+        yield from (f"  {clean(why, WHY_MAX)}" for why in plan.refused)
     if plan.absent_images:
         yield ""
         yield "images that are not on the engine; the campaign pulls them, and parks the task (image_missing) when no registry has one:"

@@ -7,14 +7,14 @@ secrets, and the task is read again at each start anyway.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from marathond.core.arms import arm_to_data
 from marathond.core.canonical import canonical_json
 from marathond.core.errors import ArtifactError, Refused
-from marathond.core.model import Task, Unrunnable
+from marathond.core.model import Arm, Task, Unrunnable
 from marathond.core.names import NetworkPolicy
 from marathond.flow.exporter import written_by
 from marathond.ledger.verbs.campaigns import ArmRow, Submission, TaskRow
@@ -34,10 +34,6 @@ def build(
     :param packages: ``codex`` and ``loopx`` to the ids of what is staged, which is part of their arms' treatment (fault a18).
     """
     treatment = campaign_treatment(settings)
-    arms = tuple(
-        ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True))
-        for arm in settings.arm_models(packages)
-    )
     tasks = tuple(task_row(task, differences(settings, task)) for task in read_tasks(settings, environ, begun=begun).tasks)
     return Submission(
         name=settings.campaign.name,
@@ -49,10 +45,17 @@ def build(
         seed=settings.admission.seed,
         order=settings.admission.order.value,
         replicates=settings.campaign.replicates,
-        arms=arms,
+        arms=arm_rows(settings.arm_models(packages)),
         tasks=tasks,
         conditions=conditions(settings),
         contrasts=settings.comparison.contrasts,
+    )
+
+
+def arm_rows(arms: Iterable[Arm]) -> tuple[ArmRow, ...]:
+    """As the ledger keeps them, each with the hash of its treatment."""
+    return tuple(
+        ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True)) for arm in arms
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,6 +51,7 @@ __all__ = [
     "campaign_by_name",
     "campaigns",
     "cell_context",
+    "changed_since",
     "progress",
     "reorder",
     "submit",
@@ -137,6 +138,9 @@ class SubmitResult:
     differing: tuple[Differing, ...] = ()
 
 
+_KNOWN = "SELECT campaign_id, name, treatment_hash, treatment_json, out_dir, origin FROM campaign WHERE name = ?"
+
+
 def submit(c: sqlite3.Connection, submission: Submission, *, now_ms: int) -> SubmitResult:
     """Create the campaign, or add what is new in it; the same submission again changes nothing.
 
@@ -186,7 +190,7 @@ def _parked(c: sqlite3.Connection, campaign_id: int) -> set[int]:
 def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, bool]:
     if s.replicates < 1:
         raise Refused(f"campaign {s.name}: replicates = {s.replicates}: must be at least 1")
-    row = one(c, "SELECT campaign_id, treatment_hash, treatment_json, out_dir, origin FROM campaign WHERE name = ?", (s.name,))
+    row = one(c, _KNOWN, (s.name,))
     if row is None:
         cursor = c.execute(
             """INSERT INTO campaign (name, created_at_ms, created_by, treatment_hash, treatment_json, config_json, out_dir, cell_order,
@@ -196,16 +200,50 @@ def _campaign(c: sqlite3.Connection, s: Submission, now_ms: int) -> tuple[int, b
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid, True
-    if row["origin"] != "run":
-        raise Refused(f"campaign {s.name}: that name is an imported campaign's, in which nothing runs: choose another")
-    if row["treatment_hash"] != s.treatment_hash:
-        changed = _changed(row["treatment_json"], s.treatment_json)
-        was = f"was {_short(row['treatment_hash'])}, now {_short(s.treatment_hash)}"
-        raise Refused(f"campaign {s.name}: treatment {was}{changed}: needs a new campaign")
-    if row["out_dir"] != s.out_dir and scalar(c, "SELECT EXISTS (SELECT 1 FROM artifact_export)"):
-        raise Refused(f"campaign {s.name}: out_dir was {row['out_dir']}, now {s.out_dir}: finished artifacts lie in the first one")
+    for why in _refusals(c, row, s.treatment_hash, s.treatment_json, s.out_dir):
+        raise Refused(why)
     c.execute("UPDATE campaign SET config_json = ?, out_dir = ? WHERE campaign_id = ?", (s.config_json, s.out_dir, row["campaign_id"]))
     return int(row["campaign_id"]), False
+
+
+def changed_since(
+    c: sqlite3.Connection, name: str, *, treatment_hash: str, treatment_json: str, out_dir: str, arms: Sequence[ArmRow]
+) -> tuple[str, ...]:
+    """Why a submission would be refused, a sentence each and each in the refusal's own words; of a campaign that is not there, nothing.
+
+    Whoever only looks asks this beforehand; what arms mount is :mod:`.mounts`'.
+    """
+    row = one(c, _KNOWN, (name,))
+    if row is None:
+        return ()
+    whole = tuple(_refusals(c, row, treatment_hash, treatment_json, out_dir))
+    if row["origin"] != "run":
+        return whole
+    sql = "SELECT treatment_hash, data_json FROM arm WHERE campaign_id = ? AND name = ?"
+    known = [(one(c, sql, (row["campaign_id"], arm.name)), arm) for arm in arms]
+    changed = (_arm_changed(stored, arm) for stored, arm in known if stored is not None)
+    return (*whole, *(why for why in changed if why is not None))
+
+
+def _refusals(c: sqlite3.Connection, row: sqlite3.Row, treatment_hash: str, treatment_json: str, out_dir: str) -> Iterator[str]:
+    """Of the campaign as a whole."""
+    if row["origin"] != "run":
+        yield f"campaign {row['name']}: that name is an imported campaign's, in which nothing runs: choose another"
+        return
+    if row["treatment_hash"] != treatment_hash:
+        changed = _changed(row["treatment_json"], treatment_json)
+        was = f"was {_short(row['treatment_hash'])}, now {_short(treatment_hash)}"
+        yield f"campaign {row['name']}: treatment {was}{changed}: needs a new campaign"
+    if row["out_dir"] != out_dir and scalar(c, "SELECT EXISTS (SELECT 1 FROM artifact_export)"):
+        yield f"campaign {row['name']}: out_dir was {row['out_dir']}, now {out_dir}: finished artifacts lie in the first one"
+
+
+def _arm_changed(stored: sqlite3.Row, arm: ArmRow) -> str | None:
+    if stored["treatment_hash"] == arm.treatment_hash:
+        return None
+    changed = _changed(stored["data_json"], arm.data_json)
+    was = f"was {_short(stored['treatment_hash'])}, now {_short(arm.treatment_hash)}"
+    return f"arm {arm.name} {was}{changed}: needs a new campaign (or another name)"
 
 
 def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
@@ -219,10 +257,8 @@ def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
             (campaign_id, arm.name, arm.kind, arm.treatment_hash, data_json),
         )
         return True
-    if stored["treatment_hash"] != arm.treatment_hash:
-        changed = _changed(stored["data_json"], arm.data_json)
-        was = f"was {_short(stored['treatment_hash'])}, now {_short(arm.treatment_hash)}"
-        raise Refused(f"arm {arm.name} {was}{changed}: needs a new campaign (or another name)")
+    if (why := _arm_changed(stored, arm)) is not None:
+        raise Refused(why)
     other = [each for each in remounted(c, campaign_id, {arm.name: arm.held}) if each.now.startswith(WHOLE)]
     if other:
         # Not for names, sizes and times alone: a copy of the same files has other times.  That, too, is a finding.
