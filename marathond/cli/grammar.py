@@ -1,6 +1,7 @@
 """The grammar of ``marathonctl``, put together.
 
-Importing the command modules registers their commands; in which order help lists them :mod:`marathond.cli.grouped_help` says.
+Importing the command modules registers their commands; in which order help lists them :mod:`marathond.cli.grouped_help` says.  Owns what is
+said of a command line that cannot be read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from marathond.cli import (
     commands_top,
 )
 from marathond.cli.app import app
+from marathond.cli.output import note
 from marathond.cli.refusals import Failure, say_failure, wants_json
+from marathond.core.text import clean
 from marathond.service.exits import Exit
 
 PARTS = (
@@ -51,6 +54,8 @@ PARTS = (
 
 _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """The root of what typer says of a command line that it cannot read; where it lies differs between its versions."""
+_HELP = "NoArgsIsHelpError"
+"""Of a group without a command; its words are the help."""
 
 _AT_ITS_FIRST_TAB = """
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
@@ -72,25 +77,32 @@ def invoke(argv: Sequence[str]) -> int:
     """Run one command line through typer; its exit code."""
     if any("-completion" in word for word in argv):
         _mend_zsh()
-    if wants_json(argv):
-        return _invoke_for_a_program(argv)
-    try:
-        app(args=list(argv), prog_name="marathonctl")
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(Exit.OK)
-    return Exit.OK
-
-
-def _invoke_for_a_program(argv: Sequence[str]) -> int:
-    """A usage error as one object, without the text around it that typer would print."""
     try:
         ended = app(args=list(argv), prog_name="marathonctl", standalone_mode=False)
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else int(Exit.OK)
     except typer.Abort:
         return Exit.FAILED
     except Exception as error:
         if not isinstance(error, _USAGE_ERROR):
             raise
-        words, code = getattr(error, "format_message", error.__str__)(), int(getattr(error, "exit_code", Exit.USAGE))
-        say_failure(Failure(" ".join(words.split()), code))
-        return code
+        return _unreadable(error, as_json=wants_json(argv))
     return ended if isinstance(ended, int) else int(Exit.OK)
+
+
+def _unreadable(error: Exception, *, as_json: bool) -> int:
+    """A command line that cannot be read: one line as of every other refusal, and where help is; for a program one object."""
+    code = int(getattr(error, "exit_code", Exit.USAGE))
+    words = str(getattr(error, "format_message", error.__str__)())
+    if type(error).__name__ == _HELP and not as_json:
+        note(words.rstrip("\n"))
+        return code
+    line = " ".join(words.split()).removesuffix(".")
+    line = line[:1].lower() + line[1:]
+    if as_json:
+        say_failure(Failure(line, code))
+        return code
+    note(f"marathonctl: {clean(line, 2000)}")
+    context = getattr(error, "ctx", None)
+    note(f"Try: {getattr(context, 'command_path', 'marathonctl')} --help")
+    return code

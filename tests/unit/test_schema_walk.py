@@ -107,7 +107,7 @@ def test_schemas_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["schema", "exec"], "exec has none: what it prints is the command's"),
         (["schema", "stats"], "there is none of 'stats'"),
-        (["schema", "status", "--josn"], "No such option"),
+        (["schema", "status", "--josn"], "no such option"),
     ],
 )
 def test_a_schema_that_there_is_not(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
