@@ -1,11 +1,14 @@
 """``marathonctl sql``: one read-only statement over the ledger's published views.
 
-Owns the guard (nothing is written, no other file is opened, a bounded time) and three ways to print rows.
+Owns the guard (nothing is written, no other file is opened, a bounded time), the names near one that there is not, and three ways to
+print rows.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
+import re
 import sqlite3
 import sys
 import time
@@ -48,7 +51,7 @@ def query(connection: sqlite3.Connection, statement: str, *, timeout_s: float) -
     try:
         cursor = connection.execute(statement)
     except sqlite3.Error as error:
-        raise _failure(error, timeout_s) from error
+        raise _failure(error, timeout_s, _near(connection, statement, str(error))) from error
     if cursor.description is None:
         raise CallFailed("sql: only statements that return rows; the ledger is read-only here", Exit.USAGE)
     return [str(entry[0]) for entry in cursor.description], _rows(cursor, timeout_s)
@@ -61,7 +64,32 @@ def _rows(cursor: sqlite3.Cursor, timeout_s: float) -> Iterator[Sequence[object]
         raise _failure(error, timeout_s) from error
 
 
-def _failure(error: sqlite3.Error, timeout_s: float) -> CallFailed:
+_UNKNOWN = re.compile(r'no such (table|column): "?((?:\w+\.)?)(\w+)')
+_NEAR_AT_MOST, _LISTED_AT_MOST = 3, 40
+
+
+def _near(connection: sqlite3.Connection, statement: str, error: str) -> str:
+    """Of a table or column that there is not: what looks like it, else what there is.  Empty: the error says something else."""
+    found = _UNKNOWN.match(error)
+    if found is None:
+        return ""
+    connection.set_progress_handler(None, 0)
+    kind, prefix, name = found.groups()
+    tables = dict(connection.execute("SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY name").fetchall())
+    if kind == "table":
+        published = [table for table, what in tables.items() if what == "view" and table.startswith("v_")]
+        known, there, prefix = list(tables), f"the views are {', '.join(published)}", ""
+    else:
+        asked = [table for table in tables if re.search(rf"\b{re.escape(table)}\b", statement)]
+        columns = {table: [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")').fetchall()] for table in asked}
+        known = list(dict.fromkeys(column for each in columns.values() for column in each))
+        there = "; ".join(f"{table} has {', '.join(each[:_LISTED_AT_MOST])}" for table, each in columns.items())
+    if near := difflib.get_close_matches(name, known, _NEAR_AT_MOST, 0.6):
+        return f"; did you mean {' or '.join(prefix + each for each in near)}?"
+    return f"; {there}" if there else ""
+
+
+def _failure(error: sqlite3.Error, timeout_s: float, more: str = "") -> CallFailed:
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_INTERRUPT":
         return CallFailed(f"sql: not done within {timeout_s:g} s (--timeout)", Exit.BUSY)
@@ -69,7 +97,7 @@ def _failure(error: sqlite3.Error, timeout_s: float) -> CallFailed:
         return CallFailed("sql: only reading statements; change the ledger with marathonctl's other commands", Exit.USAGE)
     if name == "SQLITE_BUSY":
         return CallFailed("sql: the ledger is busy; try again", Exit.BUSY)
-    return CallFailed(f"sql: {clean(error)}", Exit.USAGE if name in ("", "SQLITE_ERROR") else Exit.FAILED)
+    return CallFailed(f"sql: {clean(error)}{more}", Exit.USAGE if name in ("", "SQLITE_ERROR") else Exit.FAILED)
 
 
 Value = str | int | float | None
