@@ -98,7 +98,7 @@ async def test_b03_a_lease_is_released_only_when_its_network_was_seen_gone(docke
 async def test_b04_a_network_that_cannot_go_keeps_its_lease_and_is_named(
     docker_host: str, tmp_path: Path, engine: DockerEngine, often: None
 ) -> None:
-    tasks = [make_task(tmp_path, "t", network="public")]
+    tasks = [make_task(tmp_path, "t", network="public", agent_s=600)]
     stranger = await _idle_container(engine, {"marathond.test": "stranger"}, "bridge")
     try:
         async with Rig(docker_host, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides={"network.cap": 1}) as rig:
@@ -141,7 +141,7 @@ async def test_b06_orphans_are_found_while_running_and_nobody_else_is_touched(
     monkeypatch.setattr(sweeper.Sweeper, "sweep", sweep_when_made)
     monkeypatch.setattr(sweeper, "GRACE_MS", 0)
     try:
-        async with Rig(docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
+        async with Rig(docker_host, tasks=[make_task(tmp_path, "t", network="public", agent_s=600)], arms={"w": WAITS}) as rig:
             await rig.agent_runs()
             ours = {LABEL_LEDGER: rig.ledger_id, LABEL_TRIAL: "t0001", LABEL_CLAIM: "dead"}
             other = {**ours, LABEL_LEDGER: "000000000000"}
@@ -177,7 +177,7 @@ async def test_b06_what_copies_our_labels_is_named_and_never_touched(
     late.lose = 1
     try:
         async with Rig(
-            docker_host, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}, replicates=2, engine=late
+            docker_host, tasks=[make_task(tmp_path, "t", network="public", agent_s=600)], arms={"w": WAITS}, replicates=2, engine=late
         ) as rig:
             await rig.agent_runs()
             await rig.agent_runs(2)
@@ -231,7 +231,7 @@ async def test_f09_nobody_is_reaped_for_being_slow(docker_host: str, tmp_path: P
         sweeps += 1
 
     monkeypatch.setattr(sweeper.Sweeper, "sweep", counted)
-    async with Rig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+    async with Rig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=600)], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
         for life in range(2):
             enough = sweeps + 5
