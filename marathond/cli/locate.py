@@ -55,20 +55,35 @@ def locate(
 
 
 def with_ledger(located: Located) -> Located:
-    """``located`` itself, unless nothing was configured and the default place holds no ledger: then nobody has been here yet.
+    """``located`` itself, unless there is no ledger and nothing was configured (then nobody has been here yet), or wrongly: where a key
+    is misspelt, the place that was looked at is the default and not what somebody meant.
 
-    :raises LedgerRefused: ``missing``, in one line that names every place that was looked at.
+    :raises LedgerRefused: ``missing``, in one line that names every place that was looked at, or what is wrong in the file.
     """
-    if located.names("state_dir", "ledger", "control_socket"):
-        return located
     try:
         located.paths.ledger.stat()
     except (FileNotFoundError, NotADirectoryError):
+        if located.config is not None and (wrong := _wrong_in(located.config)):
+            raise LedgerRefused("missing", f"no ledger at {located.paths.ledger}, and {wrong}") from None
+        if located.names("state_dir", "ledger", "control_socket"):
+            return located
         looked = ", ".join(map(str, located.looked))
         raise LedgerRefused("missing", f"no configuration found (looked for {looked}) and no ledger at {located.paths.ledger}") from None
     except OSError:
         return located  # there may be one; who opens it says what is in the way
     return located
+
+
+def _wrong_in(config: Path) -> str:
+    """The first thing that is wrong in a configuration; empty: nothing.  All settings are read for it, on this way to a refusal alone."""
+    from marathond.service.settings import load
+
+    try:
+        load(config)
+    except ConfigError as error:
+        first, *more = getattr(error, "errors", (error,))
+        return f"{first}{f' (and {len(more)} more: marathonctl config check)' if more else ''}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

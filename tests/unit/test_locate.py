@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marathond.cli.locate import locate
+from marathond.cli import ctl
+from marathond.cli.locate import locate, with_ledger
 from marathond.core import paths
 from marathond.core.errors import ConfigError
 from marathond.service.settings import load
@@ -83,3 +84,32 @@ def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "marathond.toml").write_text("[daemon]\nx = \n")
     with pytest.raises(ConfigError, match=r"^marathond.toml:2: not TOML"):
         locate(environ={}, cwd=tmp_path, uid=0)
+
+
+@pytest.mark.parametrize("argv", [["status"], ["tail"], ["status", "--campaign", "x"]])
+def test_where_there_is_no_ledger_a_wrong_key_is_named_beside_it(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt state_dir leads to the default place: that it holds no ledger is half of the truth."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("MARATHOND_DAEMON__STATE_DIR", raising=False)
+    config = tmp_path / "typo.toml"
+    config.write_text(f'[daemon]\nstate_dri = "{tmp_path}/s"\nout_dir = "{tmp_path}/o"\n{REST}')
+    assert ctl.run(["-c", str(config), *argv]) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("marathonctl: no ledger at ") and "typo.toml:2: daemon.state_dri" in line and "init" not in line
+    config.write_text(f'[daemon]\nstate_dri = "{tmp_path}/s"\nout_dri = "{tmp_path}/o"\n{REST}')
+    assert ctl.run(["-c", str(config), *argv]) != 0
+    assert capsys.readouterr().err.endswith(" (and 1 more: marathonctl config check)\n")
+    config.write_text(f'[daemon]\nstate_dir = "{tmp_path}/s"\n{REST}')
+    assert ctl.run(["-c", str(config), *argv]) != 0
+    assert capsys.readouterr().err == f"marathonctl: no ledger at {tmp_path}/s/ledger.db; make one with: marathonctl init\n"
+
+
+def test_a_wrong_key_refuses_nothing_where_a_ledger_lies(tmp_path: Path) -> None:
+    config = tmp_path / "typo.toml"
+    config.write_text(f'[daemon]\nstate_dir = "{tmp_path}"\nstate_dri = "x"\n{REST}')
+    (tmp_path / "ledger.db").touch()
+    found = locate(config, environ={}, cwd=tmp_path)
+    assert with_ledger(found) is found
