@@ -80,7 +80,9 @@ class EngineSeen:
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """``hours_at_most`` None: some cell has no limit.  ``networks_at_once`` counts trials that need one and may run side by side."""
+    """``remounted``: arms whose mounts do not hold what the submitted campaign's did, a line each.
+
+    ``hours_at_most`` None: some cell has no limit.  ``networks_at_once`` counts trials that need one and may run side by side."""
 
     campaign: str
     arms: tuple[str, ...]
@@ -103,6 +105,7 @@ class CampaignPlan:
     digests: str = ""
     contrasts: tuple[tuple[str, str], ...] = ()
     alone: AlonePlan | None = None
+    remounted: tuple[str, ...] = ()
     turned: tuple[Turned, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -307,6 +310,8 @@ def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
         say(line)
     for line in (*plan.benchmark.differences, *plan.benchmark.notes) if plan.benchmark else ():
         note(f"note: {clean(line)}")
+    for line in plan.remounted:
+        note(f"changed: {line}")
     for task in plan.tasks:
         for warning in task.warnings:
             note(f"note: {clean(task.name)}: {clean(warning)}")

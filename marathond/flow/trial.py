@@ -145,6 +145,7 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.RUNNING:
         await watch(world, context, task, arm)
+        await mounts.look_again(world, trial_id, arm.mounts)
         world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.VERIFYING:
