@@ -25,10 +25,12 @@ from marathond.core.disclosure import Disclosure
 from marathond.core.disclosures import disclosures
 from marathond.core.errors import ConfigError, LedgerRefused, StageError
 from marathond.core.model import Arm
+from marathond.core.mounts import Reading, by_mount, story
 from marathond.core.names import Drive
 from marathond.core.text import clean
 from marathond.ledger.verbs import shapes, stored, treatments
 from marathond.ledger.verbs.disclosures import told
+from marathond.ledger.verbs.mounts import readings
 from marathond.ledger.verbs.treatments import Treated
 from marathond.practice.script import CODE_MODELS
 from marathond.service.disclosing import conditions, task_facts
@@ -66,6 +68,8 @@ class Gathered:
     asked: tuple[shapes.ShapeRow, ...] = ()
     disclosures: tuple[Disclosure, ...] = ()
     treated: Mapping[str, Treated] = field(default_factory=dict)
+    mounted: tuple[Reading, ...] = ()
+    """What arms' mounts held, at the submission and in trials."""
 
     def arm(self, name: str) -> ArmShown:
         """:raises CallFailed: exit 2, there is none of that name; with the names there are."""
@@ -139,7 +143,8 @@ def _stored(chosen: Settled, campaign: str | None, configured: str | None) -> Ga
         if found is None:
             return None
         arms = tuple(ArmShown(_read(row), row.treatment_hash, LEDGER) for row in stored.arms_of(c, found[0]))
-        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])), told(c, found[0]).rows, treatments.treated(c, found[0]))
+        told_of = told(c, found[0]).rows
+        return Gathered(found[1], arms, tuple(shapes.shapes(c, found[0])), told_of, treatments.treated(c, found[0]), readings(c, found[0]))
 
 
 def _read(row: stored.StoredArm) -> Arm:
@@ -262,10 +267,12 @@ class Beside:
 @dataclass(frozen=True, slots=True)
 class ToldOf:
     """:param disclosures: what a reader must be told of it.
-    :param loopx_trials: to how many trials LoopX was delivered, and in how many it was used; null: it has none, or no trial is at rest."""
+    :param loopx_trials: to how many trials LoopX was delivered, and in how many it was used; null: it has none, or no trial is at rest.
+    :param mounts_held: what its mounts held, at the submission and in trials that stand."""
 
     disclosures: list[Disclosure]
     loopx_trials: Treated | None
+    mounts_held: list[Reading]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +287,7 @@ def _as_json(found: Gathered, shown: ArmShown) -> dict[str, Any]:
     whole, source = row(shown.arm), Source({"from": shown.source})
     if whole["codex"] is not None:
         whole["codex"].setdefault("loopx", None)  # left out of the row itself, whose hash is from before there was one
-    told_of = ToldOf(mine, found.treated.get(shown.arm.name))
+    told_of = ToldOf(mine, found.treated.get(shown.arm.name), [each for each in found.mounted if each.arm == shown.arm.name])
     return flat(whole, Beside(shown.treatment or None), source, told_of)
 
 
@@ -299,6 +306,8 @@ def print_arm(found: Gathered, name: str, surface: str | None, *, as_json: bool)
         return
     say(f"arm {clean(shown.arm.name)} of campaign {clean(found.campaign)}   treatment {_short(shown.treatment)}   from {shown.source}")
     lines = [f"  {line}" for line in _lines(row(shown.arm))]
+    held = by_mount(each for each in found.mounted if each.arm == name)
+    lines += [f"  content of {clean(target)} = {story(group)}" for (_, target), group in held.items()]
     if made is not None and file is not None:
         lines += ["", *_contract_lines(made, file.name)]
     if told_of := list(of_one(found.disclosures, name)):

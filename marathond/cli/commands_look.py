@@ -192,10 +192,12 @@ def plan(
 ) -> None:
     """What the configuration would run: cells, order, hours, networks, what parks and why.  Records nothing in the ledger.
 
-    Exit status: 1 when something parks, or an arm mounts other files than when it was submitted; 4 when the engine's host cannot be asked.
+    Exit status: 1 when something parks, a submission would be refused, or an arm mounts other files than when it was submitted; 4 when the
+    engine's host cannot be asked.
     """
     from marathond.cli import plan as view
     from marathond.cli import plan_benchmark
+    from marathond.cli.changed import changed_now
     from marathond.cli.differing import as_submitted, remounted_now
     from marathond.cli.turned import turned_now
     from marathond.service.taskread import read_tasks
@@ -206,10 +208,11 @@ def plan(
         plan_benchmark.write_digests(write_digests, read)
     engine = view.ask_engine(settings, read.tasks)
     made = replace(
-        view.make_plan(settings, read, engine, as_submitted(settings, read.tasks), turned_now(settings)), remounted=remounted_now(settings)
+        view.make_plan(settings, read, engine, as_submitted(settings, read.tasks), turned_now(settings), changed_now(settings)),
+        remounted=remounted_now(settings),
     )
     if as_json:
         print_json(made)
     else:
         view.show(made, screen(), all_cells=cells)
-    finish(Exit.FAILED if made.parked_cells or made.remounted else Exit.BLIND if isinstance(engine, str) else Exit.OK)
+    finish(Exit.FAILED if made.parked_cells or made.refused or made.remounted else Exit.BLIND if isinstance(engine, str) else Exit.OK)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from marathond.cli import refusals
 from marathond.cli.output import note, print_json, say
-from marathond.cli.refusals import refused
 from marathond.core.errors import ConfigError
 from marathond.core.model import Task, Unrunnable
 from marathond.core.text import clean, hidden_url, plural
@@ -68,12 +68,13 @@ class Tolerated:
 class Checked:
     """A configuration that can be read, and what of it will not run.
 
-    :param ok: nothing parks, everything can start, and no mount holds something else than the submitted campaign's.
+    :param ok: nothing parks, everything can start, and a submission would not be refused.
     :param tasks: how many.
     :param arms: how many.
     :param cells: tasks x arms x replicates.
     :param parked_cells: of them, cells that park.
     :param cannot_start: mounts that are not there, a line each.
+    :param refused: what was changed since the campaign was submitted and needs a new one, a line each: a submission would be refused.
     :param remounted: arms whose mounts do not hold what the submitted campaign's did, a line each: it takes no submission as they are.
     """
 
@@ -86,6 +87,7 @@ class Checked:
     parked_cells: int
     parks: list[Park]
     cannot_start: list[str]
+    refused: list[str]
     remounted: list[str]
     notes: list[Tolerated]
 
@@ -112,11 +114,12 @@ Shown = dict[str, Setting]
 def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False) -> None:
     """Read the configuration and each of its tasks.  What was tolerated in a task is a note on stderr.
 
-    Where the campaign was submitted already, a task whose files have changed since is named, and so is an arm of which the files that it
-    mounts have.
+    Where the campaign was submitted already, a task whose files have changed since is named; so is what a submission would be refused for,
+    such as a changed arm, and an arm of which the files that it mounts have changed.
 
-    Exit status: 0 all will run, 1 some cells will park or cannot start (each named), 2 the configuration is wrong.
+    Exit status: 0 all will run, 1 some cells will park or cannot start, or it would be refused (each named), 2 the configuration is wrong.
     """
+    from marathond.cli.changed import changed_now
     from marathond.cli.differing import as_submitted, remounted_now
     from marathond.service.taskread import read_tasks
 
@@ -125,7 +128,7 @@ def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False
         tasks = as_submitted(settings, read_tasks(settings, {}).tasks)
     except ConfigError as error:
         raise _usage(error, as_json=as_json) from error
-    found = _checked(settings, tasks, remounted_now(settings))
+    found = _checked(settings, tasks, changed_now(settings), remounted_now(settings))
     if as_json:
         print_json(found)
     else:
@@ -134,7 +137,7 @@ def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False
         raise typer.Exit(Exit.FAILED)
 
 
-def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], remounted: Sequence[str]) -> Checked:
+def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], refused: Sequence[str], remounted: Sequence[str]) -> Checked:
     from marathond.cli.parks import arm_parks
 
     arms, replicates = len(settings.arm_names), settings.campaign.replicates
@@ -142,7 +145,7 @@ def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], remounted: 
     alone = [Park(one.task, one.arm, one.code, one.why) for one in arm_parks(settings, tasks)]
     parked_cells, missing = (len(whole) * arms + len(alone)) * replicates, list(_missing_mounts(settings))
     return Checked(
-        ok=not parked_cells and not missing and not remounted,
+        ok=not parked_cells and not missing and not refused and not remounted,
         campaign=settings.campaign.name,
         tasks=len(tasks),
         arms=arms,
@@ -151,6 +154,7 @@ def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], remounted: 
         parked_cells=parked_cells,
         parks=[*whole, *alone],
         cannot_start=missing,
+        refused=list(refused),
         remounted=list(remounted),
         notes=[Tolerated(task.name, text) for task in tasks if not isinstance(task, Unrunnable) for text in task.warnings],
     )
@@ -159,11 +163,13 @@ def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], remounted: 
 def _say_checked(found: Checked) -> None:
     counts = f"{plural(found.tasks, 'task')}, {plural(found.arms, 'arm')}, {plural(found.replicates, 'replicate')}"
     parked = f", of which {found.parked_cells} park{'s' if found.parked_cells == 1 else ''}" if found.parked_cells else ""
-    say(f"ok: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
+    say(f"{'not ok' if found.refused else 'ok'}: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
     for park in found.parks:
         say(f"parks: {clean(park.task)}: {park.code}: {clean(park.why)}")
     for line in found.cannot_start:
         say(f"cannot start: {clean(line)}")
+    for line in found.refused:
+        say(f"refused: {clean(line, VALUE_MAX)}")
     for line in found.remounted:
         say(f"changed: {line}")
     for each in found.notes:
@@ -216,7 +222,7 @@ def _load(ctx: typer.Context, config: Path | None, *, as_json: bool) -> Settings
 
 def _usage(error: ConfigError, *, as_json: bool) -> typer.Exit:
     if as_json:
-        return typer.Exit(refused(error, as_json=True))
+        return typer.Exit(refusals.refused(error, as_json=True))
     for line in str(error).split("\n"):
         note(clean(line, VALUE_MAX))
     return typer.Exit(Exit.USAGE)

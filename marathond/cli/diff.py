@@ -15,8 +15,10 @@ from typing import Any
 from marathond.cli.config_cmds import hidden
 from marathond.cli.output import Column, Screen, flow, print_json, say, screen, table, wrapped
 from marathond.core.contract import shown
+from marathond.core.mounts import HELD
 from marathond.core.text import clean, number, plural
 from marathond.core.unlike import HASH, Change, Done, Means, Named, Side, Unlike, unlike
+from marathond.ledger.verbs.mounts import readings
 from marathond.ledger.verbs.stored import arms_of, campaign_by_name, tasks_of
 from marathond.service.exits import CallFailed, Exit
 from marathond.service.picture.reader import campaign_id, reading
@@ -65,6 +67,8 @@ def side(c: sqlite3.Connection, name: str) -> Side:
         "daemon.out_dir": row.out_dir,
     }
     arms = {arm.name: {"kind": arm.kind, HASH: arm.treatment_hash, **arm.data} for arm in arms_of(c, row.campaign_id)}
+    for each in arms.values():
+        each.pop(HELD, None)  # told by what trials had
     tasks = {}
     for task in tasks_of(c, row.campaign_id):
         limit_s = None if task.declared_limit_ms is None else task.declared_limit_ms / 1000
@@ -78,6 +82,7 @@ def side(c: sqlite3.Connection, name: str) -> Side:
         operation={**config, **stored},
         cells=c.execute("SELECT count(*) FROM cell WHERE campaign_id = ?", (row.campaign_id,)).fetchone()[0],
         done=[Done(**dict(done)) for done in c.execute(_DONE, (row.campaign_id,)).fetchall()],
+        mounted=readings(c, row.campaign_id),
     )
 
 

@@ -1,21 +1,30 @@
-"""What the ledger says of the configured tasks: which are not those that their campaign was submitted with.
+"""What the ledger says of the configured tasks, and of what arms mount: which are not those that their campaign was submitted with.
 
-Owns the look at the ledger for commands that else need none.  Must not word what differs: :mod:`marathond.core.differing` does.
+Owns the look at the ledger for commands that else need none.  Must not word what differs: :mod:`marathond.core.differing` and
+:mod:`marathond.core.mounts` do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 
 from marathond.cli.output import note
 from marathond.core.differing import Differing, meaning
 from marathond.core.errors import LedgerRefused
 from marathond.core.model import Task, Unrunnable
+from marathond.core.mounts import UNREAD
+from marathond.core.mounts import meaning as meaning_of_mount
 from marathond.core.text import clean
 from marathond.ledger.verbs.differing import differing
+from marathond.ledger.verbs.mounts import remounted
+from marathond.ledger.verbs.stored import campaign_by_name
 from marathond.service.picture.reader import reading
 from marathond.service.settings import Settings
+
+READ_S = 20.0
+"""For all mounts together; the daemon, at a submission, waits longer."""
 
 
 def differing_now(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tuple[Differing, ...]:
@@ -28,6 +37,38 @@ def differing_now(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tup
         if error.code != "missing":
             note(f"note: whether the tasks are those of the submitted campaign is unknown: {clean(error)}")
         return ()
+
+
+def remounted_now(settings: Settings) -> tuple[str, ...]:
+    """Arms of the submitted campaign whose mounts do not hold what they held, a sentence each; what cannot be read in time is a note."""
+    campaign = settings.campaign.name
+    now = _held_now(settings)
+    try:
+        if not any(now.values()):
+            return ()
+        with reading(settings.daemon.ledger) as c:
+            row = campaign_by_name(c, campaign)
+            found = () if row is None else remounted(c, row.campaign_id, now)
+    except LedgerRefused as error:
+        if error.code != "missing":
+            note(f"note: whether arms mount what they did is unknown: {clean(error)}")
+        return ()
+    return tuple(f"arm {clean(each.arm)} {meaning_of_mount(each, campaign)}" for each in found)
+
+
+def _held_now(settings: Settings) -> dict[str, dict[str, str]]:
+    """Arm to target to value; read before the ledger is, of which nobody must hold an old state for as long as a disk takes."""
+    if not settings.daemon.ledger.exists():
+        return {}
+    from marathond.staging.mounted import Mounted
+
+    mounted, until = Mounted(), monotonic() + READ_S
+    now = {arm.name: {m.target: mounted.wait(m.source, until) for m in arm.mounts if m.read_only} for arm in settings.arm_models({})}
+    for name, held in now.items():
+        for target, value in held.items():
+            if value.startswith(UNREAD):
+                note(f"note: arm {clean(name)}: what it mounts at {clean(target)}: {clean(value)}")
+    return now
 
 
 def as_submitted(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tuple[Task | Unrunnable, ...]:

@@ -170,7 +170,7 @@ def surroundings(arms: Sequence[Arm], on: Conditions) -> Iterator[Disclosure]:
         parts = [f"variables {listed(sorted(arm.env))}"] if arm.env else []
         parts += [f"user {arm.user}"] if arm.user is not None else []
         parts += [f"working folder {arm.cwd}"] if arm.cwd is not None else []
-        mounts = [f"{mount.target}{'' if mount.read_only else ' (writable)'}" for mount in arm.mounts]
+        mounts = [f"{mount.target}{'' if mount.read_only else ' (writable, content not compared)'}" for mount in arm.mounts]
         parts += [f"mounts at {listed(mounts)}"] if mounts else []
         if parts:
             text = f"The agent has what its task does not give it: {'; '.join(parts)}."

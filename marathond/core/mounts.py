@@ -20,7 +20,9 @@ from typing import Any
 from marathond.core.text import clean, plural
 
 FACT = "mount "
-"""Before the target: the name of a trial's fact."""
+"""Before the target: the name of a trial's fact, noted when its agent starts."""
+AT_END = " (at the agent's end)"
+"""After the target: noted only where it is another value than at the start."""
 HELD = "mounts_held"
 """Key of a stored arm: target to value, as they were at its submission.  No part of its treatment hash, which is older."""
 WHOLE, NAMES, APART, UNREAD = "sha256:", "names, sizes and times alone sha256:", "not digested: ", "not read: "

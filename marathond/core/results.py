@@ -133,6 +133,8 @@ class ArmResult:
     position: int
     treatment_hash: str
     model: str | None = None
+    mounted: tuple[str, ...] = ()
+    """What its mounts held, a line each."""
 
 
 @dataclass(frozen=True, slots=True)

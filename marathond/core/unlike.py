@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from marathond.core.contract import ABSENT, differences
+from marathond.core.mounts import Reading, by_mount, known, story
 
 NAMED = 5
 """Names in one warning."""
@@ -33,7 +35,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Side:
     """One campaign.  ``treatment``: what all its cells share; ``arms``, ``tasks``: by name all that an agent or a verifier meets;
-    ``operation``: what decides no result.  ``cells``: how many it has; ``done``: those that count."""
+    ``operation``: what decides no result.  ``cells``: how many it has; ``done``: those that count.  ``mounted``: what arms' mounts held."""
 
     name: str
     treatment: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Side:
     operation: Mapping[str, Any] = field(default_factory=dict)
     cells: int = 0
     done: Sequence[Done] = ()
+    mounted: Sequence[Reading] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ class Unlike:
 
 def unlike(a: Side, b: Side) -> Unlike:
     """What differs, in the order of ``a``."""
-    treatment, arms, tasks = _changes(a.treatment, b.treatment), _named(a.arms, b.arms), _named(a.tasks, b.tasks)
+    treatment, tasks = _changes(a.treatment, b.treatment), _named(a.tasks, b.tasks)
+    contents, unsure = _contents(a, b)
+    arms = _named(a.arms, b.arms, contents)
     changed_arms, changed_tasks = {each.name for each in arms}, {each.name for each in tasks}
     ours = {(cell.task, cell.arm, cell.replicate): cell for cell in a.done}
     theirs = {(cell.task, cell.arm, cell.replicate): cell for cell in b.done}
@@ -132,7 +137,7 @@ def unlike(a: Side, b: Side) -> Unlike:
         by_task=tuple(
             _means(task, [pair for pair in pairs if pair[0].task == task], True) for task in _both(a.tasks, b.tasks, changed_tasks)
         ),
-        warnings=tuple(_warnings(treatment, arms, tasks)),
+        warnings=(*_warnings(treatment, arms, tasks), *unsure),
     )
 
 
@@ -158,8 +163,49 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _named(a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str, Any]]) -> tuple[Named, ...]:
-    return tuple(Named(name, _telling(changes)) for name in a if name in b and (changes := _changes(a[name], b[name])))
+def _named(
+    a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str, Any]], more: Mapping[str, tuple[Change, ...]] = MappingProxyType({})
+) -> tuple[Named, ...]:
+    """``more``: what of one name differs besides its row."""
+    found = ((name, (*_changes(a[name], b[name]), *more.get(name, ()))) for name in a if name in b)
+    return tuple(Named(name, _telling(changes)) for name, changes in found if changes)
+
+
+def _contents(a: Side, b: Side) -> tuple[dict[str, tuple[Change, ...]], list[str]]:
+    """By arm, mounts of both sides that did not hold the same; and in words those of which that is not known."""
+    changed: dict[str, tuple[Change, ...]] = {}
+    unsure = []
+    ours, theirs = by_mount(a.mounted), by_mount(b.mounted)
+    for arm, target in dict.fromkeys([*ours, *theirs]):
+        if arm not in a.arms or arm not in b.arms or not (_mounts(a, arm, target) and _mounts(b, arm, target)):
+            continue  # one side mounts nothing there: its row differs
+        seen = [(a, ours.get((arm, target), ())), (b, theirs.get((arm, target), ()))]
+        had, has = (_values(group) for _, group in seen)
+        if had and has and (had != has or len(had) > 1):
+            where = f"content of {target}"
+            changed[arm] = (*changed.get(arm, ()), Change(where, had[0] if len(had) == 1 else had, has[0] if len(has) == 1 else has))
+        else:
+            unsure += [_unsure(arm, target, side, group) for side, group in seen if _in_doubt(group)]
+    return changed, unsure
+
+
+def _mounts(side: Side, arm: str, target: str) -> bool:
+    return any(mount["target"] == target for mount in side.arms[arm].get("mounts") or ())
+
+
+def _values(readings: Sequence[Reading]) -> list[str]:
+    """What is known of it; one that is there was a value of trials before one that is the submission's alone counts."""
+    tried = [each for each in readings if each.trials and known(each.value)]
+    return sorted({each.value for each in tried or readings if known(each.value)})
+
+
+def _in_doubt(readings: Sequence[Reading]) -> bool:
+    return not _values(readings) or any(each.trials and not known(each.value) for each in readings)
+
+
+def _unsure(arm: str, target: str, side: Side, group: Sequence[Reading]) -> str:
+    said = story([each for each in group if not known(each.value)]) or "no trial yet"
+    return f"whether arm {arm} mounts the same at {target} is not known ({side.name}: {said})"
 
 
 def _telling(changes: tuple[Change, ...]) -> tuple[Change, ...]:

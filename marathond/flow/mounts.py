@@ -11,9 +11,12 @@ from dataclasses import replace
 import anyio
 
 from marathond.core.model import Arm, Mount
-from marathond.core.mounts import FACT, UNREAD, WRITABLE
-from marathond.flow.world import log
+from marathond.core.mounts import AT_END, FACT, UNREAD, WRITABLE, known
+from marathond.core.names import trial_label
+from marathond.flow.world import World, log
+from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.campaigns import Submission
+from marathond.ledger.verbs.mounts import noted
 from marathond.ledger.verbs.trials import Fact
 from marathond.staging.mounted import Look, Mounted
 
@@ -63,3 +66,17 @@ async def with_held(made: Submission, arms: Sequence[Arm], mounted: Mounted) -> 
 async def facts(mounts: Sequence[Mount], mounted: Mounted) -> list[Fact]:
     """For `marathonctl show`, the trial's result, and the audit."""
     return [Fact(f"{FACT}{target}", value, "arm") for target, value in (await held(mounts, mounted)).items()]
+
+
+async def look_again(world: World, trial_id: int, mounts: Sequence[Mount]) -> None:
+    """At the agent's end: what was exchanged while it ran, it may have run, whatever lay there when it began.  Noted where it differs."""
+    read_only = [mount for mount in mounts if mount.read_only]
+    if not read_only:
+        return
+    before = await world.ledger.read(noted, trial_id, [mount.target for mount in read_only])
+    now = await held(read_only, world.mounted)
+    differ = [(target, now[target]) for target, value in before.items() if known(value) and known(now[target]) and now[target] != value]
+    if differ:
+        log.warning("mount_changed_meanwhile", trial=trial_label(trial_id), targets=[target for target, _ in differ])
+        made = [Fact(f"{FACT}{target}{AT_END}", value, "arm") for target, value in differ]
+        await world.ledger.write(trials.facts, trial_id, made, now_ms=world.clock.wall_ms())

@@ -33,6 +33,7 @@ def compared(results: Results) -> Section:
         ("contrasts", _declared(results)),
         ("money", _spent(results)),
     ]
+    facts += [("mounted", word(f"{arm.name} at {line}", TEXT_MAX)) for arm in results.arms for line in arm.mounted]
     arms = tuple(
         (
             word(arm.name),

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from marathond.core.mounts import FACT, HELD, UNREAD, Held, Reading, changed, known
+from marathond.core.mounts import AT_END, FACT, HELD, UNREAD, Held, Reading, changed, known
 from marathond.core.names import trial_label
 
 NEVER = f"{UNREAD}an earlier version ran it"
@@ -48,7 +48,10 @@ def first_held(c: sqlite3.Connection, arm_id: int, mounts: Collection[Mapping[st
 
 
 def readings(c: sqlite3.Connection, campaign_id: int) -> tuple[Reading, ...]:
-    """Of trials whose agent has started, by arm, mount and first trial; before them the submission's value, where no trial had it."""
+    """Of trials whose agent has started, by arm, mount and first trial; before them the submission's value, where no trial had it.
+
+    A trial during which it changed counts at both values.
+    """
     found = []
     for arm_id, name, data in _arms(c, campaign_id, None):
         began = submitted(data)
@@ -57,15 +60,22 @@ def readings(c: sqlite3.Connection, campaign_id: int) -> tuple[Reading, ...]:
             rows = c.execute(
                 """SELECT coalesce(f.value, ?) AS held, count(*), min(t.trial_id)
                    FROM trial AS t CROSS JOIN trial_agent AS a ON a.trial_id = t.trial_id
-                       LEFT JOIN trial_fact AS f ON f.trial_id = t.trial_id AND f.name = ?
+                       LEFT JOIN trial_fact AS f ON f.trial_id = t.trial_id AND f.name IN (?, ?)
                    WHERE t.arm_id = ? AND t.state <> 'voided' GROUP BY held ORDER BY 3""",
-                (NEVER, f"{FACT}{target}", arm_id),
+                (NEVER, f"{FACT}{target}", f"{FACT}{target}{AT_END}", arm_id),
             ).fetchall()
             with_it = began.get(target)
             if with_it is not None and all(row[0] != with_it for row in rows):
                 found.append(Reading(name, target, with_it, 0, None, True))
             found += [Reading(name, target, value, trials, trial_label(first), value == with_it) for value, trials, first in rows]
     return tuple(found)
+
+
+def noted(c: sqlite3.Connection, trial_id: int, targets: Collection[str]) -> dict[str, str]:
+    """Target to what it held when the trial's agent started."""
+    names = {f"{FACT}{target}": target for target in targets}
+    rows = c.execute("SELECT name, value FROM trial_fact WHERE trial_id = ?", (trial_id,)).fetchall()
+    return {names[row[0]]: row[1] for row in rows if row[0] in names}
 
 
 def _arms(c: sqlite3.Connection, campaign_id: int, names: Collection[str] | None) -> list[tuple[int, str, dict[str, Any]]]:

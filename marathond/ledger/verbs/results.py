@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from marathond.core.errors import Refused
 from marathond.core.money import NUSD
+from marathond.core.mounts import by_mount, story
 from marathond.core.names import trial_label
 from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult, columns
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
+from marathond.ledger.verbs.mounts import readings
 from marathond.ledger.verbs.readings import broken_off
 from marathond.ledger.verbs.sql import must, one, scalar
 from marathond.ledger.verbs.stored import progress, tasks_of
@@ -190,7 +193,10 @@ def _arms(c: sqlite3.Connection, campaign_id: int) -> tuple[ArmResult, ...]:
            FROM arm WHERE campaign_id = ? ORDER BY position""",
         (campaign_id,),
     )
-    return tuple(ArmResult(*row) for row in rows.fetchall())
+    held: dict[str, list[str]] = defaultdict(list)
+    for (arm, target), group in by_mount(readings(c, campaign_id)).items():
+        held[arm].append(f"{target}: {story(group)}")
+    return tuple(ArmResult(**dict(row), mounted=tuple(held[row["name"]])) for row in rows.fetchall())
 
 
 # The score that was withdrawn is the newest at the time of the void; a later one (graded again after the void was undone) is not.  Of a
