@@ -222,7 +222,7 @@ def test_where_nothing_is_asked_the_words_say_of_what() -> None:
     ]
     imported = facts([trial(1), trial(2, "goal")], origin="import")
     assert seen_of("exports_behind", imported) == (0, 0, "trials at rest, run here")
-    assert seen_of("receipts_missing", imported) == (0, 0, "graded trials that asked a model, at rest for 10m00s, run here")
+    assert seen_of("receipts_missing", imported) == (0, 0, "graded trials that asked a model, at rest for 10 minutes, run here")
 
 
 def test_e03_receipts_that_read_as_nothing_for_ever_are_named() -> None:

@@ -29,7 +29,7 @@ RECEIPT_MS = 10 * 60_000
 """The receipt is made after the agent's end, while the verifier runs; at the latest before the export."""
 REQUESTS_MEANT = 5
 """Requests of a trial that cannot all belong to a turn that never began."""
-ASKED = f"graded trials that asked a model, at rest for {lasting(RECEIPT_MS)}"
+ASKED = f"graded trials that asked a model, at rest for {RECEIPT_MS // 60_000} minutes"
 NO_DAEMON = "whether a daemon runs cannot be told"
 
 
