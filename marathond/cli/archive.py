@@ -6,6 +6,7 @@ Owns the choice of trials, whom the rows are told, and the words; ``prune`` shar
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,7 @@ def run(
         there = to.is_dir()
     except OSError as error:
         raise CallFailed(f"--to {clean(to)}: {error.strerror or error}", Exit.USAGE) from error
+    to = plain(to)
     if not there:
         raise CallFailed(f"--to {clean(to)}: no such folder; make it first, on the disk that is meant", Exit.USAGE)
     look = looking(paths.ledger)
@@ -129,6 +131,15 @@ def run(
                     done.append(prune_trial(look, ask, again, wanted, ledger_id))
                     tell(done[-1], as_json=as_json, aloud=True)
     return finish(done, dry_run=dry_run, as_json=as_json, aloud=bool(trials))
+
+
+def plain(to: Path) -> Path:
+    """Without ``..``, for it stands in the ledger for years; not where that would be another folder (``..`` behind a link)."""
+    short = Path(os.path.normpath(to))
+    try:
+        return short if short.samefile(to) else to
+    except OSError:
+        return to
 
 
 def tell(done: Done, *, as_json: bool, aloud: bool) -> None:

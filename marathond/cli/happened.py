@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.names import block_label, cell_label, trial_label
-from marathond.core.text import clean, fields, number, plural, span, when
+from marathond.core.text import clean, plural, when
 from marathond.ledger.verbs.happened import Happening
 from marathond.ledger.verbs.happened_sources import Of
 from marathond.service.exits import CallFailed, Exit
+from marathond.service.picture.event_words import event_words, why_words
 from marathond.service.picture.reader import campaign_id, check_trial, number_of, trial_number
-
-TEXT_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +53,13 @@ def words(one: Happening) -> str:
 
 
 def why(one: Happening) -> str:
-    by = f" by {clean(one.author)}" if one.author else ""
-    return by + (f": {clean(one.text, TEXT_MAX)}" if one.text else "")
+    return why_words(one.author, one.text)
 
 
 def _trial(one: Happening) -> str:
-    detail, label = one.detail, trial_label(one.trial_id or 0)
-    where = f"  ({clean(one.task)}, {clean(one.arm)}, replicate {one.replicate})"
-    if one.what in ("voided", "unvoided", "doubted"):
-        known = "; its score was known" if one.what == "voided" and detail.get("score_was_known") else ""
-        return f"{label}  {one.what} {clean(one.name)}{why(one)}{known}{where}"
-    if one.what in ("scored", "accepted", "regraded"):
-        partial = "" if detail.get("partial") is None else f", partial {number(detail['partial'])}"
-        return f"{label}  {one.what} reward {number(detail.get('reward'))}{partial}{why(one)}{where}"
-    if one.what in ("agent_ended", "budget_spent"):
-        code = "" if detail.get("exit_code") is None else f", exit {detail['exit_code']}"
-        return f"{label}  {one.what} {clean(detail.get('ended_by', ''))}{code}{where}"
-    if one.what == "agent_started":
-        limit = "no limit" if detail.get("limit_ms") is None else f"limit {span(detail['limit_ms'])}"
-        return f"{label}  agent_started {limit} ({clean(detail.get('limit_origin', ''))}){where}"
-    if one.what == "reserved":
-        return f"{label}  reserved attempt {detail.get('attempt', '-')}{where}"
-    more = fields({key: value for key, value in detail.items() if key != "attempt"})
-    return f"{label}  {clean(one.what)}{f' {more}' if more else ''}{where}"
+    said = event_words(one.what, one.name, why(one), one.detail)
+    where = f"({clean(one.task)}, {clean(one.arm)}, replicate {one.replicate})"
+    return f"{trial_label(one.trial_id or 0)}  {clean(one.what)}{f' {said}' if said else ''}  {where}"
 
 
 def _finding(one: Happening) -> str:

@@ -292,6 +292,8 @@ def _say_submit(answer: Answer, _args: Mapping[str, Any]) -> None:
         if answer[key]
     ]
     say(("campaign created: " if answer["created"] else "submitted: ") + (", ".join(parts) or "nothing new"))
+    for line in answer.get("notes", ()):  # a daemon from before an upgrade does not say it
+        note(f"note: {clean(line)}")
     if answer["declared"]:
         say(f"contrasts declared (version {answer['declared']}) with {plural(answer['declared_after'], 'score')} known")
     differing = answer.get("differing", ())  # a daemon from before an upgrade does not say it

@@ -88,9 +88,10 @@ def _ledger_files(ledger: Path) -> Iterator[Size]:
     """The ledger, its WAL, and the copies made before migrations."""
     backup = re.compile(re.escape(ledger.name) + r"\.before-\d{4}(\.\d+)?")
     copies = [path for path in ledger.parent.iterdir() if backup.fullmatch(path.name)]
-    for kind, files in (("ledger", [ledger]), ("WAL", [ledger.with_name(f"{ledger.name}-wal")]), ("backups", copies)):
+    wal = ledger.with_name(f"{ledger.name}-wal")
+    for kind, place, files in (("ledger", ledger, [ledger]), ("WAL", wal, [wal]), ("backups", ledger.parent, copies)):
         there = [path.stat().st_size for path in files if path.is_file()]
-        yield Size(None, kind, str(ledger if kind != "backups" else ledger.parent), len(there), sum(there))
+        yield Size(None, kind, str(place), len(there), sum(there))
 
 
 def run(paths: DaemonPaths, *, as_json: bool) -> int:

@@ -400,7 +400,8 @@ class Daemon:
         made = await to_thread.run_sync(build)
         if begun is None:
             made = await with_held(made, settings.arm_models({}), self._mounted)
-        return await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
+        result = await self.ledger.write(campaigns.submit, made, now_ms=self.clock.wall_ms())
+        return replace(result, notes=submission.notes(made.tasks))
 
     async def _knobs(self, fixed: Fixed) -> Knobs:
         """Effective knobs: the configuration's, overlaid by `marathonctl set`; made known to the ledger and to status.

@@ -96,7 +96,7 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
     try:
         # A removal that was broken off before it began: what stands there still may be needed, for its archive may be lost by now.
         gone = trial.facts.pruned and not (trial.prune is not None and trial.prune.done_at_ms is None and folder.is_dir())
-        if (standing := trial.archive) is not None and (gone or (trial.facts.archived and Path(standing.file) == target)):
+        if (standing := trial.archive) is not None and (gone or (trial.facts.archived and _same(standing.file, target))):
             why = not_whole(standing.file, standing.sha256)
             if not why:
                 why = f"archived by {standing.author} at {when(standing.at_ms)}"
@@ -122,6 +122,14 @@ def archive_one(look: Look, ask: Ask, trial: Keepable, to: Path, ledger_id: str,
         return replace(done, why=f"{target}: {error.strerror or error}")
     except MarathonError as error:
         return replace(done, why=str(error))
+
+
+def _same(file: str, target: Path) -> bool:
+    """Also by a path with ``..``, as an earlier version wrote it down."""
+    try:
+        return Path(file) == target or target.samefile(file)
+    except OSError:
+        return False
 
 
 def _told(folder: Path) -> dict[str, Any]:

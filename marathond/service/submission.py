@@ -24,6 +24,8 @@ from marathond.service.taskread import read_tasks
 from marathond.service.treatment import arm_treatment, campaign_treatment, treatment_hash
 from marathond.tasks.speaking import speaking_files
 
+NOTES_MAX = 20
+
 
 def build(
     settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str], *, begun: Mapping[str, str] | None = None
@@ -57,6 +59,14 @@ def arm_rows(arms: Iterable[Arm]) -> tuple[ArmRow, ...]:
     return tuple(
         ArmRow(arm.name, arm.kind.value, treatment_hash(arm_treatment(arm)), json.dumps(arm_to_data(arm), sort_keys=True)) for arm in arms
     )
+
+
+def notes(tasks: Sequence[TaskRow]) -> tuple[str, ...]:
+    """What was tolerated in tasks, as ``config check`` says it; at most :data:`NOTES_MAX` lines."""
+    lines = [f"{task.name}: {line}" for task in tasks for line in json.loads(task.data_json).get("warnings", ())]
+    if (more := len(lines) - NOTES_MAX) > 0:
+        return (*lines[:NOTES_MAX], f"and {more} more: marathonctl config check")
+    return tuple(lines)
 
 
 def config_json(settings: Settings) -> str:

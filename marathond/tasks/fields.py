@@ -6,6 +6,7 @@ Numbers written as text are read as numbers (Harbor's own reader does) and noted
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from marathond.core.errors import ConfigError
 
 MAX_SHOWN = 80
+NEAR = 0.7
+"""How alike a key must be to one that there is; the format has keys of a few letters that are like many words."""
 MAX_NUMBER = 1e9
 """No number of a task is larger: 31 years in seconds, a petabyte in MiB.  What is derived from them must fit 64 bits everywhere."""
 _LARGEST_EXACT = 2**53
@@ -80,10 +83,11 @@ class Section:
         return Section(value, self.where(key), self.warnings)
 
     def note_unknown(self, known: frozenset[str]) -> None:
-        """Record every key that is not in ``known``."""
+        """Record every key that is not in ``known``, and what may have been meant: an agent with ``timeout_secs`` has no limit."""
         for key in self.table:
             if key not in known:
-                self.note(key, "unknown key, ignored")
+                near = difflib.get_close_matches(key[:MAX_SHOWN], sorted(known - self.table.keys()), n=1, cutoff=NEAR)
+                self.note(key, "unknown key, ignored" + (f"; did you mean {near[0]}?" if near else ""))
 
     def number(self, key: str, *, at_least: float | None = None) -> float | None:
         """A finite number greater than 0, or not less than ``at_least``."""

@@ -71,7 +71,7 @@ async def test_what_only_a_restart_changes_is_named_and_left_alone(docker_host: 
 
 async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_later_start(docker_host: str, tmp_path: Path) -> None:
     """The first start and a submission refuse a folder that is not there; a start that goes on with its task does not end over it."""
-    tasks = [make_task(tmp_path, name) for name in ("t", "lost")]
+    tasks = [make_task(tmp_path, "t", toml="[metdata]\n"), make_task(tmp_path, "lost")]
     rig = ProcessRig(docker_host, tasks=[*tasks, tmp_path / "lots"], arms={"nop": {"kind": "nop"}})
     wrong, right = f'"{tmp_path}/lost", "{tmp_path}/lots"', f'"{tmp_path}/lost"'
     first = rig.popen(stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -86,6 +86,8 @@ async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_late
         with pytest.raises(MarathonError, match="no such folder; near names"):
             await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", {})
         rewrite(rig, wrong, right)
+        answer = await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", {})
+        assert answer["notes"] == ["t: task.toml: metdata: unknown key, ignored; did you mean metadata?"]
         await rig.kill()
         (tmp_path / "lost").rename(tmp_path / "unmounted")
         await rig.start()

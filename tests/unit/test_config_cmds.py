@@ -85,7 +85,10 @@ def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(r
 def test_check_mentions_what_was_tolerated_in_a_task(room: Path) -> None:
     _task(room, "typo", TASK + "[agent]\ntimeout_secs = 5\n")
     done = run("check")
-    assert (done.exit_code, done.stderr) == (0, "note: typo: task.toml: agent.timeout_secs: unknown key, ignored\n")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "note: typo: task.toml: agent.timeout_secs: unknown key, ignored; did you mean timeout_sec?\n",
+    )
 
 
 @pytest.mark.parametrize("argv", [("-c", "gone.toml", "config", "check"), ("config", "show", "-c", "gone.toml")])

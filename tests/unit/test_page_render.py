@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from marathond.cli.happened import words as words_of_tail
 from marathond.cli.status import arm_table
 from marathond.core.text import UNKNOWN
 from marathond.ledger.verbs import board as board_verbs
 from marathond.ledger.verbs import campaigns, findings, parks, settings
+from marathond.ledger.verbs.happened import newest
+from marathond.ledger.verbs.happened_sources import Of
+from marathond.ledger.verbs.show import show
 from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.page import render, words
 from marathond.service.page.trial import LogEnd, view
@@ -139,6 +143,20 @@ def test_a_mean_over_fewer_than_all_done_cells_says_over_how_many(c: sqlite3.Con
     assert [[row[titles.index(name)] for row in rows] for name in ("partial", "tests")] == [["0.50 of 2", "0.50"], ["0.75 of 2", "0.75"]]
 
 
+def test_an_event_is_told_in_the_words_of_tail(c: sqlite3.Connection) -> None:
+    fill(c, submission(tasks=[task("zstd"), task("rust"), task("wasm")], arms=[arm("plain")]))
+    let_go(c, bring_to(c, cell(c, "zstd"), "scored"))
+    let_go(c, bring_to(c, cell(c, "rust"), "voided"))
+    bring_to(c, cell(c, "wasm"), "review")
+    told = [words_of_tail(one).split("  ")[1:3] for one in reversed(newest(c, Of(campaign_id=1), 100)) if one.kind == "trial"]
+    rows = [[f"t{trial:04d}", f"{event} {detail}".strip()] for _, _, trial, event, _, _, detail in words.event_rows(looked(c))]
+    assert rows == told and len(rows) > 10
+    assert ["t0001", "scored reward 1.00, partial 0.50"] in rows and ["t0001", "agent_ended agent, exit 0"] in rows
+    assert "score_id" not in document(c) and "scored</td>" in document(c)
+    steps = view(show(c, 1), Path("/s"), [], NOW).steps
+    assert [step.detail for step in steps if step.event == "scored"] == ["reward 1.00, partial 0.50"]
+
+
 def test_foreign_words_are_words(c: sqlite3.Connection) -> None:
     tasks, arms = [task(f"{n}{name}") for n, name in enumerate(HOSTILE)], [arm(name[:60]) for name in HOSTILE[:4]]
     fill(c, submission(name=HOSTILE[0], tasks=tasks, arms=arms))
@@ -146,8 +164,6 @@ def test_foreign_words_are_words(c: sqlite3.Connection) -> None:
         findings.raise_finding(c, code="x" + name, severity="info", subject=name, detail=name, campaign_id=1, now_ms=T0 + n)
     admitted = bring_to(c, cell(c, f"0{HOSTILE[0]}", HOSTILE[0][:60]), "running")
     settings.observe(c, "waiting", [{"code": HOSTILE[0], "count": 1, "text": HOSTILE[2]}], now_ms=NOW)
-    from marathond.ledger.verbs.show import show
-
     log = LogEnd("agent", [words.shown(name) for name in HOSTILE])
     one = render.trial(view(show(c, admitted.trial_id), Path("/s"), [log, LogEnd("verifier", why=HOSTILE[3])], NOW))
     for html in (document(c), render.page(one, root="../", parts_at="x").decode()):

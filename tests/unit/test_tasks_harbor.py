@@ -96,6 +96,17 @@ def test_b17_the_effective_network_and_its_origin(make_task: MakeTask, extra: st
     assert (read.network, read.network_origin) == (policy, origin)
 
 
+def test_an_unknown_key_that_is_like_one_of_the_formats_names_it(make_task: MakeTask) -> None:
+    """An agent whose limit is mistyped has none."""
+    toml = "[agent]\ntimeout_secs = 5\n[verifier]\ntimeout_sec = 5\ntimeout_secs = 6\n" + IMAGE + "memroy_mb = 5\nsurprise = 1\n"
+    assert sorted(line for line in task(make_task(toml)).warnings if "unknown" in line) == [
+        "task.toml: agent.timeout_secs: unknown key, ignored; did you mean timeout_sec?",
+        "task.toml: environment.memroy_mb: unknown key, ignored; did you mean memory_mb?",
+        "task.toml: environment.surprise: unknown key, ignored",
+        "task.toml: verifier.timeout_secs: unknown key, ignored",
+    ]
+
+
 def test_an_old_task_with_every_section(make_task: MakeTask) -> None:
     toml = """
     version = "1.0"
@@ -132,7 +143,7 @@ def test_an_old_task_with_every_section(make_task: MakeTask) -> None:
     assert read.solution_env == {"HINT": "none"}
     assert read.healthcheck == Healthcheck("test -e /ready", retries=5)
     notes = "\n".join(read.warnings)
-    assert "agent.colour: unknown key" in notes
+    assert "agent.colour: unknown key, ignored" in notes and "did you mean" not in notes
     assert "environment.memory: deprecated, read as memory_mb = 16384" in notes
     assert "environment.build_timeout_sec: a number written as text" in notes
     assert len(read.warnings) == 4

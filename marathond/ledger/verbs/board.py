@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.ledger.verbs.happened_sources import EVENT_OF, EVENT_SAYS
 from marathond.ledger.verbs.sql import one
 from marathond.ledger.verbs.usage import SUMS
 
@@ -109,7 +110,7 @@ def cell_counts(c: sqlite3.Connection, campaign_id: int) -> list[CellCount]:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One event of a trial's life."""
+    """One event of a trial's life.  ``name``, ``author``, ``text``, ``detail``: as :class:`~marathond.ledger.verbs.happened.Happening`."""
 
     event_id: int
     trial_id: int
@@ -118,6 +119,9 @@ class Happened:
     at_ms: int
     task: str
     arm: str
+    name: str
+    author: str | None
+    text: str
     detail: dict[str, Any]
 
 
@@ -128,14 +132,22 @@ LOOKED_AT = 2_000
 def recent_events(c: sqlite3.Connection, campaign_id: int, *, limit: int) -> list[Happened]:
     """Newest first; of the newest events of the whole ledger."""
     rows = c.execute(
-        """SELECT event_id, e.trial_id, event, to_state, at_ms, task.name AS task, arm.name AS arm, detail_json AS detail
+        f"""SELECT e.event_id, e.trial_id, e.event, e.to_state, e.at_ms, task.name AS task, arm.name AS arm, trial.attempt, e.detail_json,
+               {EVENT_SAYS}
            FROM (SELECT * FROM trial_event ORDER BY event_id DESC LIMIT ?) AS e
                CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
                CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
-           WHERE cell.campaign_id = ? ORDER BY event_id DESC LIMIT ?""",
+               {EVENT_OF}
+           WHERE cell.campaign_id = ? ORDER BY e.event_id DESC LIMIT ?""",
         (LOOKED_AT, campaign_id, limit),
     )
-    return [Happened(**dict(row) | {"detail": json.loads(row["detail"])}) for row in rows.fetchall()]
+    return [_happened(dict(row)) for row in rows.fetchall()]
+
+
+def _happened(row: dict[str, Any]) -> Happened:
+    known = {name: row.pop(name) for name in Happened.__slots__ if name != "detail"}
+    detail = json.loads(row.pop("detail_json"))
+    return Happened(**known, detail=detail | {name: value for name, value in row.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class SubmitResult:
 
     ``declared``: version of the contrasts, if they were declared anew, when ``declared_after`` scores were known; else 0.
     ``differing``: tasks whose files are not those that the campaign was submitted with, whatever became of their cells before.
+    ``notes``: what was tolerated in tasks, a line each: an unknown key is a limit that nobody has, as often as not.
     """
 
     campaign_id: int
@@ -136,6 +137,7 @@ class SubmitResult:
     declared: int = 0
     declared_after: int = 0
     differing: tuple[Differing, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 _KNOWN = "SELECT campaign_id, name, treatment_hash, treatment_json, out_dir, origin FROM campaign WHERE name = ?"

@@ -65,23 +65,26 @@ _OF_CELL = """(:campaign IS NULL OR cell.campaign_id = :campaign) AND (:arm IS N
     AND (:task IS NULL OR task.name = :task)"""
 _IDS = "(:ids IS NULL OR {id} IN (SELECT value FROM json_each(:ids)))"
 
-_EVENTS = f"""
-SELECT 'event:' || e.event_id AS key, 'trial' AS kind, e.event AS what, e.at_ms, e.run_id AS life, campaign.name AS campaign, e.trial_id,
-    task.name AS task, arm.name AS arm, cell.replicate, e.detail_json, trial.attempt,
-    coalesce(v.code, r.code, '') AS name,
+EVENT_SAYS = """coalesce(v.code, r.code, '') AS name,
     CASE e.event WHEN 'voided' THEN v.author WHEN 'unvoided' THEN v.undone_by WHEN 'accepted' THEN decided.author END AS author,
     CASE e.event WHEN 'voided' THEN v.reason WHEN 'unvoided' THEN v.undone_reason WHEN 'accepted' THEN decided.reason
         WHEN 'doubted' THEN r.detail ELSE '' END AS text,
-    s.reward, s.partial, a.ended_by, a.exit_code, v.score_was_known
-FROM trial_event AS e CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
-    CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
-    CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
-    LEFT JOIN void AS v ON e.event IN ('voided', 'unvoided') AND v.void_id = json_extract(e.detail_json, '$.void_id')
+    s.reward, s.partial, a.ended_by, a.exit_code, v.score_was_known"""
+EVENT_OF = """LEFT JOIN void AS v ON e.event IN ('voided', 'unvoided') AND v.void_id = json_extract(e.detail_json, '$.void_id')
     LEFT JOIN review AS r ON e.event = 'doubted' AND r.review_id = json_extract(e.detail_json, '$.review_id')
     LEFT JOIN review AS decided ON e.event = 'accepted' AND decided.review_id = (SELECT max(review_id) FROM review AS d
         WHERE d.trial_id = e.trial_id AND d.decision = 'accepted' AND d.decided_at_ms <= e.at_ms)
     LEFT JOIN score AS s ON e.event IN ('scored', 'accepted') AND s.score_id = json_extract(e.detail_json, '$.score_id')
-    LEFT JOIN trial_agent AS a ON e.event IN ('agent_ended', 'budget_spent') AND a.trial_id = e.trial_id
+    LEFT JOIN trial_agent AS a ON e.event IN ('agent_ended', 'budget_spent') AND a.trial_id = e.trial_id"""
+"""What the event ``e`` of a trial says beside its own row, and the rows where that stands: for whoever tells of it in the same words."""
+
+_EVENTS = f"""
+SELECT 'event:' || e.event_id AS key, 'trial' AS kind, e.event AS what, e.at_ms, e.run_id AS life, campaign.name AS campaign, e.trial_id,
+    task.name AS task, arm.name AS arm, cell.replicate, e.detail_json, trial.attempt, {EVENT_SAYS}
+FROM trial_event AS e CROSS JOIN trial ON trial.trial_id = e.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
+    CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
+    CROSS JOIN campaign ON campaign.campaign_id = cell.campaign_id
+    {EVENT_OF}
 WHERE (:after IS NULL OR e.event_id > :after) AND (:events IS NULL OR e.event IN (SELECT value FROM json_each(:events)))
     AND (:trials IS NULL OR e.trial_id IN (SELECT value FROM json_each(:trials))) AND {_OF_CELL}
 ORDER BY e.event_id DESC LIMIT :most"""

@@ -16,10 +16,11 @@ from marathond.core.errors import MarathonError
 from marathond.core.money import dollars
 from marathond.core.names import LIVE_STATES, Origin, block_label, cell_label, trial_label
 from marathond.core.text import UNKNOWN, clean, fields, number, span, text_of, when
-from marathond.ledger.verbs.show import TrialShown, show
+from marathond.ledger.verbs.show import EventRow, TrialShown, show
 from marathond.service.exits import CallFailed
 from marathond.service.page.place import Place, now_ms
 from marathond.service.page.words import LETTERS, Alert, alert
+from marathond.service.picture.event_words import event_words
 from marathond.service.picture.money_words import short_count
 from marathond.service.picture.reader import check_trial, reading
 from marathond.service.picture.trial_log import log_of, tail
@@ -185,7 +186,15 @@ def _steps(trial: TrialShown, now: int) -> Iterator[Step]:
         at_rest = event.to_state not in LIVE_STATES
         end = after.at_ms if after is not None else None if at_rest else now
         lasted = "" if end is None else span(end - event.at_ms)
-        yield Step(when(event.at_ms), event.event.replace("_", " "), event.to_state, lasted, fields(event.detail), event.run_id)
+        yield Step(when(event.at_ms), event.event, event.to_state, lasted, _said(trial, event), event.run_id)
+
+
+def _said(trial: TrialShown, event: EventRow) -> str:
+    """Of a score its numbers, as everywhere; what else an event points to stands in a section of its own."""
+    score = next((score for score in trial.scores if score.score_id == event.detail.get("score_id")), None)
+    if score is None or event.event not in ("scored", "accepted"):
+        return fields(event.detail)
+    return event_words(event.event, "", "", {"reward": score.reward, "partial": score.partial})
 
 
 def _stretches(trial: TrialShown, now: int) -> list[Stretch]:

@@ -12,10 +12,11 @@ from typing import Any
 from markupsafe import Markup
 
 from marathond.core.audit.catalogue import meaning_of
-from marathond.core.text import UNKNOWN, clean, clock, fields, number, of_known, plural, span
+from marathond.core.text import UNKNOWN, clean, clock, number, of_known, plural, span
 from marathond.ledger.verbs.board import LOOKED_AT
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.service.picture.board import Board
+from marathond.service.picture.event_words import event_words, why_words
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
 from marathond.service.picture.status import ALARMS, Status
 from marathond.service.picture.trial_log import tame
@@ -279,9 +280,15 @@ def no_events(board: Board) -> str:
 
 
 def event_rows(board: Board) -> list[tuple[int, str, int, str, str, str, str]]:
-    """(number, when, trial, event, task, arm, detail), newest first."""
+    """(number, when, trial, event, task, arm, detail), newest first; event and detail as ``marathonctl tail`` has them."""
     now = board.status.now_ms
-    return [(e.event_id, clock(e.at_ms, now), e.trial_id, e.event.replace("_", " "), e.task, e.arm, fields(e.detail)) for e in board.events]
+    return [
+        (
+            *(e.event_id, clock(e.at_ms, now), e.trial_id, e.event, e.task, e.arm),
+            event_words(e.event, e.name, why_words(e.author, e.text), e.detail).strip(),
+        )
+        for e in board.events
+    ]
 
 
 def counted(count: int, word: str) -> str:
