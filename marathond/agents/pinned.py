@@ -23,3 +23,15 @@ def open_regular(path: Path) -> BinaryIO | None:
         return Path(f"/proc/self/fd/{pinned}").open("rb")  # proc(5): the very file that was pinned
     finally:
         os.close(pinned)
+
+
+def written_ms(path: Path) -> int | None:
+    """When a regular file was last written, in ms since 1970, by the host's clock or whoever set it; None: there is none."""
+    try:
+        stream = open_regular(path)
+    except OSError:
+        return None
+    if stream is None:
+        return None
+    with stream:
+        return os.fstat(stream.fileno()).st_mtime_ns // 1_000_000

@@ -15,6 +15,7 @@ from typing import Any
 from marathond.cli import show_import, show_loopx, show_model, show_scores
 from marathond.cli.output import Column, Screen, flat, say, screen, table
 from marathond.core.detached import WRAPPER
+from marathond.core.endtime import WORDS
 from marathond.core.names import Origin, block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
@@ -118,7 +119,9 @@ def _agent(trial: TrialShown) -> Iterator[str]:
     yield ""
     yield f"  agent {_agent_limit(agent)}"
     if agent.ended_by is not None:
-        took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else "unknown"
+        took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else "a time that is not known"
+        if words := WORDS[trial.time_source]:
+            took = f"{took} ({words})"
         oom = ", out of memory" if agent.oom_killed else ""
         overrun = f", overran by {span(agent.overrun_ms)}" if agent.overrun_ms else ""
         yield f"  ended by {clean(agent.ended_by)} after {took}, {_exit_words(agent)}{oom}{overrun}"

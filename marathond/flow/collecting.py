@@ -132,7 +132,7 @@ def _finished(
         kept=kept,
         package_sha256=tree,
         started_at_ms=row.started_at_ms,
-        ended_at_ms=row.ended_at_ms,
+        ended_at_ms=None if row.ended_mono_ms is None else row.ended_at_ms,  # else it is only when that was found
         ran_ms=None if row.ended_mono_ms is None else row.ended_mono_ms - row.started_mono_ms,
         limit_ms=row.limit_ms,
         limit_origin=row.limit_origin,

@@ -90,7 +90,7 @@ def _agent(shown: TrialShown) -> AgentView | None:
         row.limit_ms,
         row.limit_origin,
         row.limit_loser,
-        row.ended_at_ms,
+        None if row.ended_mono_ms is None else row.ended_at_ms,  # else it is only when that was found
         row.ended_by,
         row.exit_code,
         row.exit_source,

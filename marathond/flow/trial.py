@@ -139,12 +139,13 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
     name_in_log(context)
     arm = arm_from_data(context.arm_data)
     task = await same_task(world, context)
-    if context.state == TrialState.RESERVED:
+    prepared = context.state == TrialState.RESERVED
+    if prepared:
         await _prepare(world, context, task, arm)
         world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.RUNNING:
-        await watch(world, context, task, arm)
+        await watch(world, context, task, arm, recovered=recovered and not prepared)
         await mounts.look_again(world, trial_id, arm.mounts)
         world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)

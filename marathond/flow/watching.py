@@ -12,6 +12,7 @@ import math
 import anyio
 
 from marathond.agents.registry import AGENTS
+from marathond.core.endtime import judged
 from marathond.core.errors import EngineError, GateFailed
 from marathond.core.model import Arm, Task
 from marathond.core.names import AfterAgent, EndedBy, trial_label
@@ -19,6 +20,7 @@ from marathond.flow import collecting, grading, ways
 from marathond.flow.agent_findings import write_end
 from marathond.flow.agentlog import LedgerLog
 from marathond.flow.ending import Death, prove_death
+from marathond.flow.presence import Presence
 from marathond.flow.settled import alone, settled
 from marathond.flow.world import World, log
 from marathond.ledger.verbs import show, trials, usage
@@ -29,6 +31,7 @@ from marathond.ports.engine import ContainerInfo
 
 SESSION = "agent session"
 """Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
+KILLED = 137
 TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
 SETTLE_S, SETTLE_POLL_S = 5.0, 0.2
@@ -36,6 +39,8 @@ BUDGET_LOOK_S = 5.0
 """How often a trial's spending is compared with its cap."""
 REPEAT_S = 60.0
 """How often the gateway is told a deadline that has not changed: its file may have been damaged."""
+FIRST_LOOK_S = 20.0
+"""Where the deadline passed while nobody looked, the agent may have ended long before it: this long it may say so."""
 
 
 def deadline_mono_ms(row: AgentRow, credit_ms: int) -> int | None:
@@ -78,8 +83,11 @@ async def _surplus(world: World, trial_id: int, since_ms: int) -> int:
     return await world.ledger.read(usage.own_surplus, trial_id, since_ms=since_ms)
 
 
-async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> None:
-    """Until the agent's own end or the deadline; then its death is proven and the ending written down."""
+async def watch(world: World, context: TrialContext, task: Task, arm: Arm, *, recovered: bool = False) -> None:
+    """Until the agent's own end or the deadline; then its death is proven and the ending written down.
+
+    :param recovered: another life started the agent.
+    """
     assert context.agent is not None and context.container is not None and context.container.docker_id is not None
     row, container_id, breaks = context.agent, context.container.docker_id, world.engine_breaks
     agent = AGENTS[arm.kind]
@@ -98,14 +106,15 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
         model_surplus=functools.partial(_surplus, world, context.trial_id) if world.fixed.gateway is not None else None,
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
+    presence = Presence(world, context.trial_id, row, recovered=recovered)
     if row.exec_id is not None:
         await _note_session(world, context.trial_id, row.exec_id)
-        end = await _ended(world, context, env, agent, row.exec_id)
+        end = await _ended(world, context, env, agent, row.exec_id, presence)
     death = await _death(world, context.trial_id, container_id, row.exec_id, arm, agent)
     # An agent that did not end well may have died with its container, which the engine shows as running for a moment longer.
     info = await settled(world, container_id)
     await ways.close_ways(world, context.trial_id)
-    await _record_end(world, context, agent, end, death, info)
+    await _record_end(world, context, agent, end, death, info, presence)
     await collecting.collect(world, context.trial_id)
     if info is None or not info.running:
         shown = "gone" if info is None else f"{info.status}, exit {info.exit_code}, OOMKilled {info.oom_killed}"
@@ -116,7 +125,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm) -> No
         )
 
 
-async def _ended(world: World, context: TrialContext, env: Environment, agent: Agent, exec_id: str) -> AgentEnd | None:
+async def _ended(world: World, context: TrialContext, env: Environment, agent: Agent, exec_id: str, presence: Presence) -> AgentEnd | None:
     """The agent's own end or its budget's; None: the deadline."""
     end: AgentEnd | None = None
     over = EndedBy.DEADLINE
@@ -136,13 +145,15 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
         async def budgets() -> None:
             nonlocal over, failed
             try:
-                over = await _over_budget(world, context, agent)
+                over = await _over_budget(world, context, agent, exec_id, presence)
             except Exception as error:  # noqa: BLE001 - raised again below
                 failed = error
             group.cancel_scope.cancel()
 
         group.start_soon(wait, name="agent")
         group.start_soon(budgets, name="budgets")
+        group.start_soon(presence.keep, exec_id, name="presence")
+    presence.settle()
     if failed is not None:
         raise failed
     if end is not None:
@@ -155,10 +166,11 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
             await agent.halt(env, exec_id)
         except (EngineError, GateFailed) as error:
             log.warning("halt_failed", trial=trial_label(context.trial_id), error=str(error))
+    presence.cut = True
     return None if over is EndedBy.DEADLINE else AgentEnd(None, "driver", over)
 
 
-async def _over_budget(world: World, context: TrialContext, agent: Agent) -> EndedBy:
+async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_id: str, presence: Presence) -> EndedBy:
     """Returns when the time or the money is spent; the deadline moves by what the gateway held.
 
     Race prevented: a wait that began a moment before the deadline and is not in the ledger yet.  So nothing strikes before a look that
@@ -169,6 +181,8 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
     if not agent.needs_model:
         deadline = deadline_mono_ms(row, 0)
         await anyio.sleep(math.inf if deadline is None else max(0, deadline - world.clock.mono_ms()) / 1000)
+        if deadline is not None and presence.away_at(deadline):
+            await _first_look(world, exec_id, driven=False)
         return EndedBy.DEADLINE
     cap, known, noted = world.fixed.trial_cap_nusd, False, row.credit_ms
     told: tuple[int | None, int] | None = None
@@ -186,6 +200,8 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
                 log.warning("deadline_not_moved", trial=trial_label(trial_id), error=str(error))
         left_s = math.inf if deadline is None else (deadline - world.clock.mono_ms()) / 1000
         if left_s <= 0 and known:
+            if deadline is not None and presence.away_at(deadline):
+                await _first_look(world, exec_id, driven=True)
             return EndedBy.DEADLINE
         if cap is not None and await world.ledger.read(usage.cost_nusd, trial_id) >= cap:
             return EndedBy.MONEY
@@ -193,6 +209,16 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent) -> End
         if left_s <= BUDGET_LOOK_S:  # before that the intake's own looks are often enough
             await _know(world)
         known = left_s <= 0
+
+
+async def _first_look(world: World, exec_id: str, *, driven: bool) -> None:
+    """The deadline passed while nobody looked: time to learn whether the agent had ended by then, where its exec alone does not tell.
+
+    A driven agent's server goes on after its last turn, and an exec that the engine has forgotten is looked for among the processes.
+    """
+    info = await world.look(lambda: world.engine.inspect_exec(exec_id))
+    if info is None or (driven and info.running):
+        await anyio.sleep(FIRST_LOOK_S)
 
 
 async def _ended_before_us(world: World, exec_id: str) -> AgentEnd | None:
@@ -227,11 +253,18 @@ async def _death(world: World, trial_id: int, container_id: str, exec_id: str | 
 
 
 async def _record_end(
-    world: World, context: TrialContext, agent: Agent, end: AgentEnd | None, death: Death, seen: ContainerInfo | None
+    world: World,
+    context: TrialContext,
+    agent: Agent,
+    end: AgentEnd | None,
+    death: Death,
+    seen: ContainerInfo | None,
+    presence: Presence,
 ) -> None:
     """``seen``: the container after the agent's death; None: its engine does not know it."""
     assert context.agent is not None
     row, now_mono_ms, trial_id = context.agent, world.clock.mono_ms(), context.trial_id
+    ended = presence.ended(end, seen_ms=now_mono_ms)
     credit, timer_ms = 0, TIMER_GRACE_S * 1000
     if agent.needs_model and world.fixed.gateway is not None:
         await _know(world)
@@ -240,15 +273,14 @@ async def _record_end(
         fact = Fact("held by the gateway", f"{held / 1000:.1f} s", f"not charged: {credit / 1000:.1f} s")
         await world.ledger.write(trials.facts, trial_id, [fact], now_ms=world.clock.wall_ms())
     deadline_ms = deadline_mono_ms(row, credit)
-    overrun_ms = None if deadline_ms is None else max(0, now_mono_ms - deadline_ms)
-    if end is None:
-        ended_by = EndedBy.DEADLINE
-    elif end.source != "driver" and end.exit_code == 137 and overrun_ms:
-        # The container's own timer: it fires TIMER_GRACE_S after the deadline, however late somebody looks.
-        ended_by, overrun_ms = EndedBy.TIMER, min(overrun_ms, timer_ms)
-    else:
-        # It ended by itself, at the latest when the timer would have fired; when exactly nobody saw.
-        ended_by, overrun_ms = end.ended_by, None if overrun_ms else overrun_ms
+    ended_by, overrun_ms = judged(
+        EndedBy.DEADLINE if end is None else end.ended_by,
+        ended,
+        seen_ms=now_mono_ms,
+        deadline_ms=deadline_ms,
+        timer_ms=timer_ms,
+        killed=end is not None and end.source != "driver" and end.exit_code == KILLED,
+    )
     listed = [(p, "killed") for p in death.killed] + [(p, "kept") for p in death.kept]
     await write_end(
         world,
@@ -260,7 +292,9 @@ async def _record_end(
         pids_refused=(seen and seen.pids_refused) or 0,
         overrun_ms=overrun_ms,
         processes=[{"pid": p.pid, "ppid": p.ppid, "argv": p.argv[:200], "fate": fate} for p, fate in listed[:200]],
-        ended_mono_ms=now_mono_ms,
+        ended_mono_ms=ended.at_ms,
+        ended_at_ms=None if ended.at_ms is None else world.clock.wall_ms() - (world.clock.mono_ms() - ended.at_ms),
+        time_source=ended.source.value,
         credit_ms=credit,
     )
     log.info(

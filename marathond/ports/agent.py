@@ -133,12 +133,14 @@ class GatePassed:
 class AgentEnd:
     """The agent's own end.  ``exit_code`` None: neither the engine nor a file can say.  ``source``: ``exec``, ``file`` or ``driver``.
 
-    ``ended_by`` is the driver's word where it ended the agent by a rule of the arm.
+    ``ended_by`` is the driver's word where it ended the agent by a rule of the arm; ``at_ms`` (since 1970) when the harness says that its
+    last turn ended, None: it does not say.
     """
 
     exit_code: int | None
     source: str
     ended_by: EndedBy = EndedBy.AGENT
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

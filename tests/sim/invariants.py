@@ -168,10 +168,16 @@ class Invariants:
 
     def _in_time(self, trial_id: int) -> None:
         """Whatever the row says: how late was it, and how long has a daemon been there to see it, with an engine that was well?"""
-        row = self.one("SELECT started_mono_ms, limit_ms, ended_mono_ms, credit_ms FROM trial_agent WHERE trial_id = ?", trial_id)
+        row = self.one(
+            """SELECT started_mono_ms, limit_ms, ended_mono_ms, credit_ms, ended_at_ms - started_at_ms AS seen_ms FROM trial_agent
+               WHERE trial_id = ?""",
+            trial_id,
+        )
         if row["limit_ms"] is None:
             return
-        late_s = (row["ended_mono_ms"] - row["started_mono_ms"] - row["limit_ms"] - row["credit_ms"]) / 1000
+        # Nobody knows when: not later than it was found.
+        ran_ms = row["seen_ms"] if row["ended_mono_ms"] is None else row["ended_mono_ms"] - row["started_mono_ms"]
+        late_s = (ran_ms - row["limit_ms"] - row["credit_ms"]) / 1000
         calm_s = trio.current_time() - max(self._began_s[self.sim.newest_run], self.sim.engine.trouble_s)
         if late_s > LATE_S and calm_s > late_s + WELL_S:
             self._broken(

@@ -108,7 +108,7 @@ class CodexAgent:
         """Drive it to its end, or until its server ended by itself.  Unbounded: the caller brings the deadline."""
         run = Run(env, await self._state(env))
         if run.state.ended is not None:
-            return AgentEnd(None, "driver", run.state.ended)
+            return run.state.driver_end(run.state.ended)
         end: AgentEnd | None = None
         failed: Exception | None = None
 

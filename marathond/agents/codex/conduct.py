@@ -351,13 +351,19 @@ class Run(Ear):
         if state.ended is None:
             if not state.commands and COMMAND not in state.acted:
                 await self.note("no_commands", acts=state.acts, sub_acts=self.sub_acts.total(), turns=state.turns)
-            await self.note("ended", by=by.value, why=why)
+            await self.note("ended", by=by.value, why=why, turn_ended_s=self._turn_ended_s)
         if quiet:
             with anyio.move_on_after(QUIET_S), suppress(CodexError):
                 await self.quiet(client)
         self._count(client)
         await self._note_counts()
-        return AgentEnd(None, "driver", by)
+        return state.driver_end(by)
+
+    @property
+    def _turn_ended_s(self) -> int | None:
+        """When the last turn ended, as codex tells it to whoever asks, also of what nobody heard."""
+        turn = None if self.state.last is None else self.story.turns.get(self.state.last.turn_id)
+        return None if turn is None else turn.completed_at
 
     async def quiet(self, client: CodexClient) -> dict[str, Any]:
         """Nothing more is begun, what runs is stopped (fault c08): an interrupt alone leaves a goal active and a shell command running.
@@ -377,7 +383,7 @@ class Run(Ear):
     async def server_ended(self, exit_code: int | None) -> AgentEnd:
         """The engine says that the exec ended.  Raises GateFailed."""
         if self.state.ended is not None:
-            return AgentEnd(None, "driver", self.state.ended)
+            return self.state.driver_end(self.state.ended)
         line = await to_thread.run_sync(server.last_line, self.env)
         await self.note("server_ended", exit_code=exit_code, stderr=line)
         acted = bool(self.state.has_acted or drive.acts(self.story.done()))

@@ -43,7 +43,7 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``rpc_counts``     {requests, errors, notifications, unknown, refused, sub_agents, sub_acts}: of one connection
 ``halt``           {}: the flow ends the agent (deadline, money)
 ``halted``         {goal, turn, ms}: codex said yes to pause, interrupt and clean
-``ended``          {by, why}: the driver's word
+``ended``          {by, why, turn_ended_s}: the driver's word; ``turn_ended_s``: codex's of its last turn's end, seconds since 1970
 =================  ====================================================================================================================
 """
 
@@ -54,6 +54,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from marathond.core.names import EndedBy
+from marathond.ports.agent import AgentEnd
 
 PACED = frozenset({"quota", "turn_completed", "stalled"})
 """Kinds after which there may be a pause: it counts from the last of them, so that a next life waits for the rest of it only."""
@@ -168,6 +169,8 @@ class State:
     warnings: int = 0
     halted: bool = False
     ended: EndedBy | None = None
+    turn_ended_s: int | None = None
+    """The last turn, by codex's word, when the run was ended."""
     prepared: dict[str, Any] = field(default_factory=dict)
     server_pid: int | None = None
 
@@ -179,6 +182,10 @@ class State:
     def has_acted(self) -> bool:
         """Whether anything was done at all, or begun."""
         return bool(self.acts or self.sub_acts or self.acted)
+
+    def driver_end(self, by: EndedBy) -> AgentEnd:
+        """A life may be killed between its word and the ledger's: the next one says the same."""
+        return AgentEnd(None, "driver", by, None if self.turn_ended_s is None else self.turn_ended_s * 1000)
 
     def apply(self, kind: str, detail: Mapping[str, Any]) -> None:
         """Take one entry.  Kinds that decide nothing are passed over."""
@@ -230,6 +237,7 @@ class State:
                 self.halted = True
             case "ended":
                 self.ended = EndedBy(detail["by"])
+                self.turn_ended_s = detail.get("turn_ended_s")
             case _:
                 pass
 

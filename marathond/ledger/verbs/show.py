@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.columns import Column
+from marathond.core.endtime import TimeSource, told_in
 from marathond.core.names import LIVE_STATES, trial_label
 from marathond.ledger.verbs.agentlog import ReceiptRow, entries, receipt
 from marathond.ledger.verbs.archive import ArchiveRow, PruneRow, kept_of
@@ -136,6 +137,12 @@ class TrialShown:
     """Of its verifier, where some tasks' verifiers run alone."""
     placed: BlockBasis | None = None
     """Why its block is where it is; None: another replicate has begun since, or none has learned."""
+
+    @property
+    def time_source(self) -> TimeSource:
+        """Whose word the time of the agent's end is."""
+        end = next((event.detail for event in self.events if event.event in ("agent_ended", "budget_spent")), {})
+        return told_in(end)
 
 
 def show(c: sqlite3.Connection, trial_id: int, *, now_mono_ms: int = 0) -> TrialShown:

@@ -172,21 +172,26 @@ def agent_ended(
     oom_killed: bool,
     overrun_ms: int | None,
     processes: Sequence[Mapping[str, Any]],
-    ended_mono_ms: int,
+    ended_mono_ms: int | None,
     now_ms: int,
     credit_ms: int = 0,
+    ended_at_ms: int | None = None,
+    time_source: str = "watched",
 ) -> None:
     """The agent is proven dead.  A spent budget is an ordinary end (fault c10).
 
     :param exit_source: ``exec`` or ``file`` (forgeable, fault c18).
     :param processes: what it left running.
     :param credit_ms: what it had on top of its limit.
+    :param ended_mono_ms: None: nobody knows when it ended; then ``ended_at_ms`` of the row is only when that was found.
+    :param ended_at_ms: None: now.
+    :param time_source: whose word that time is (core/endtime.py).
     """
     cursor = c.execute(
         """UPDATE trial_agent SET ended_at_ms = ?, ended_mono_ms = ?, ended_by = ?, exit_code = ?, exit_source = ?, oom_killed = ?,
            overrun_ms = ?, processes_json = ?, credit_ms = ? WHERE trial_id = ?""",
         (
-            now_ms,
+            now_ms if ended_at_ms is None else ended_at_ms,
             ended_mono_ms,
             ended_by,
             exit_code,
@@ -200,7 +205,10 @@ def agent_ended(
     )
     changed(cursor, f"agent of trial {trial_id}")
     event = Event.BUDGET_SPENT if ended_by in BUDGET_ENDS else Event.AGENT_ENDED
-    _event(c, trial_id, event, "verifying", {"ended_by": ended_by, "exit_code": exit_code, "exit_source": exit_source}, now_ms)
+    detail = {"ended_by": ended_by, "exit_code": exit_code, "exit_source": exit_source}
+    if time_source != "watched":
+        detail["time_source"] = time_source
+    _event(c, trial_id, event, "verifying", detail, now_ms)
 
 
 def verification_started(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from marathond.core.endtime import WORDS
 from marathond.core.errors import MarathonError
 from marathond.core.money import dollars
 from marathond.core.names import LIVE_STATES, Origin, block_label, cell_label, trial_label
@@ -233,6 +234,8 @@ def _limits(trial: TrialShown, now: int) -> Iterator[tuple[str, str]]:
             yield "left of it", span(left) if left >= 0 else f"{span(-left)} over"
         if agent.ended_by is not None:
             took = span(agent.ended_mono_ms - agent.started_mono_ms) if agent.ended_mono_ms is not None else UNKNOWN
+            if words := WORDS[trial.time_source]:
+                took = f"{took} ({words})"
             code = "" if agent.exit_code is None else f", exit code {agent.exit_code}"
             oom = ", out of memory" if agent.oom_killed else ""
             yield "agent ended", f"by {agent.ended_by} after {took}{code}{oom}"

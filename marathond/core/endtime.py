@@ -1,0 +1,114 @@
+"""When an agent ended, as well as can be known, and by whose word.
+
+Owns the rule for ends that nobody saw: a daemon that was stopped, frozen, or cut off from its engine meets them only later, and the time of
+that look says nothing of the agent.  Pure; must not know clocks, files or drivers.  All times are milliseconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from marathond.core.names import EndedBy
+
+CLOSE_MS = 2_000
+"""Between the last moment at which the agent is known to have run and the look that found it ended: no absence worth a word."""
+SLACK_MS = 1_500
+"""A file's time and codex's seconds are of the wall clock, the latter whole ones: so far they may lie outside of what is possible."""
+
+
+class TimeSource(StrEnum):
+    """Whose word the time of an end is."""
+
+    WATCHED = "watched"
+    FILE = "file"
+    """The status file's: written by the wrapper as its last act, forgeable by what runs in the container (fault c18)."""
+    CODEX = "codex"
+    """When its last turn ended."""
+    UNKNOWN = "unknown"
+
+
+WORDS: Mapping[TimeSource, str] = {
+    TimeSource.WATCHED: "",
+    TimeSource.FILE: "by its status file: no daemon looked",
+    TimeSource.CODEX: "by codex's word of its last turn: no daemon looked",
+    TimeSource.UNKNOWN: "no daemon looked, and nothing tells when",
+}
+"""For people, behind the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """``since_ms``: from then on a daemon was there without a gap.  ``before_ms``: the agent had not ended before.  ``alive``: since
+    ``since_ms`` the engine has said once that it ran, so whatever ended it, did so while somebody looked."""
+
+    since_ms: int
+    before_ms: int
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """``at_ms`` None: nobody knows.  ``mute``: nothing was left that could tell, as the container's timer would have."""
+
+    at_ms: int | None
+    source: TimeSource
+    mute: bool = False
+
+
+def of_process(watched: Watched, *, seen_ms: int, written_ms: int | None) -> Ended:
+    """The end of a process that ended by itself.
+
+    :param seen_ms: when it was found ended.
+    :param written_ms: the time of its status file; None: there is none that could be one.
+    """
+    if watched.alive or seen_ms - watched.before_ms <= CLOSE_MS:
+        return Ended(seen_ms, TimeSource.WATCHED)
+    return _told(written_ms, watched.before_ms, seen_ms, TimeSource.FILE)
+
+
+def of_driver(watched: Watched, *, started_ms: int, seen_ms: int, word_ms: int | None) -> Ended:
+    """The end that a driver decided on.  The server goes on without one, so it being alive says nothing.
+
+    :param word_ms: when the last turn ended, by the harness's own word; None: it has none.
+    """
+    if watched.since_ms <= started_ms or (word_ms is not None and watched.since_ms <= word_ms + SLACK_MS):
+        return Ended(seen_ms, TimeSource.WATCHED)
+    return _told(word_ms, started_ms, seen_ms, TimeSource.CODEX)
+
+
+def _told(word_ms: int | None, least_ms: int, most_ms: int, source: TimeSource) -> Ended:
+    if word_ms is None or not least_ms - SLACK_MS <= word_ms <= most_ms + SLACK_MS:
+        return Ended(None, TimeSource.UNKNOWN, mute=word_ms is None)
+    return Ended(min(max(word_ms, least_ms), most_ms), source)
+
+
+def judged(by: EndedBy, ended: Ended, *, seen_ms: int, deadline_ms: int | None, timer_ms: int, killed: bool) -> tuple[EndedBy, int | None]:
+    """What ended it, and by how much it overran its deadline; None: not known, or without one.
+
+    :param by: what is said to have ended it.
+    :param timer_ms: so much after the deadline the container's own timer fires, however late somebody looks.
+    :param killed: it ended as the timer's victims do, which leaves a word before it kills.
+    """
+    if deadline_ms is None:
+        return by, None
+    over_ms = max(0, (seen_ms if ended.at_ms is None else ended.at_ms) - deadline_ms)
+    too_early = ended.source is TimeSource.FILE and over_ms < timer_ms - SLACK_MS
+    if killed and over_ms and not too_early and not ended.mute:
+        return EndedBy.TIMER, min(over_ms, timer_ms)
+    # At the latest when the timer would have fired; when exactly, nobody may know.
+    return by, None if ended.at_ms is None and over_ms else over_ms
+
+
+DETAIL = "time_source"
+"""In the detail of the event that ended an agent, where nobody watched."""
+
+
+def told_in(detail: Mapping[str, Any]) -> TimeSource:
+    """What an earlier version wrote says nothing of it, and had no other."""
+    try:
+        return TimeSource(detail.get(DETAIL, TimeSource.WATCHED.value))
+    except ValueError:
+        return TimeSource.UNKNOWN

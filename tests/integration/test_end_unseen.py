@@ -1,0 +1,160 @@
+"""An agent that ends while no daemon looks (fault c19): its time is its own, not that of the look; on real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+import marathond
+from marathond.core.text import span
+from marathond.practice.script import Practice
+from tests.support.model_rig import model_rig
+from tests.support.process_rig import ProcessRig
+from tests.support.rig import make_task
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+LIMIT_S = 30.0
+WAIT = "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"
+ARMS = {
+    "ends": {"kind": "command", "argv": ["sh", "-c", f"{WAIT}; exit 3"]},
+    "mute": {"kind": "command", "argv": ["sh", "-c", f"{WAIT}; kill -9 0"]},
+    "never": {"kind": "command", "argv": ["sh", "-c", "sleep 100000"]},
+}
+ROW = """SELECT t.arm, t.ended_by, t.agent_s, t.overrun_s, c.budget_ended, coalesce(json_extract(e.detail_json, '$.time_source'), 'watched')
+FROM v_trial AS t JOIN v_cell AS c USING (cell)
+JOIN trial_event AS e ON printf('t%04d', e.trial_id) = t.trial AND e.event IN ('agent_ended', 'budget_spent')"""
+
+
+class Away:
+    """What the agents did while nobody looked."""
+
+    def __init__(self, rig: ProcessRig) -> None:
+        self.rig = rig
+        rows = rig.sql("SELECT arm.name, trial_id FROM trial JOIN arm USING (arm_id)")
+        self.run = {arm: rig.root / "state" / "r" / f"t{trial:04d}" for arm, trial in rows}
+        self.let_go_s = 0.0
+
+    def status(self, arm: str) -> Path:
+        return self.run[arm] / "ctl" / "exit-status"
+
+    def let_go(self) -> None:
+        self.let_go_s = time.monotonic()
+        for folder in self.run.values():
+            (folder / "logs" / "artifacts" / "go").touch()
+
+    async def until(self, *arms: str) -> None:
+        with anyio.fail_after(240):
+            while not all(self.status(arm).exists() for arm in arms):  # noqa: ASYNC110 - the container writes it
+                await anyio.sleep(0.05)
+
+    def started_s(self, arm: str) -> float:
+        sql = "SELECT started_mono_ms FROM trial_agent JOIN trial USING (trial_id) JOIN arm USING (arm_id) WHERE arm.name = ?"
+        return float(self.rig.one(sql, arm)) / 1000
+
+    def took_s(self, arm: str) -> tuple[float, float]:
+        """At least and at most."""
+        ended_s = time.monotonic() - (time.time() - self.status(arm).stat().st_mtime)
+        return self.let_go_s - self.started_s(arm) - 0.1, ended_s - self.started_s(arm) + 0.1
+
+
+async def began(rig: ProcessRig) -> Away:
+    for trial in (1, 2, 3):
+        await rig.agent_runs(trial)
+    return Away(rig)
+
+
+def span_s(seconds: float) -> str:
+    return span(round(seconds * 1000))
+
+
+async def shown(rig: ProcessRig, trial: str) -> str:
+    command = [sys.executable, "-m", "marathond.cli.ctl", "--config", str(rig.config), "show", trial]
+    said = await anyio.run_process(command, cwd=Path(marathond.__file__).parents[1])
+    return said.stdout.decode()
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_c19_the_time_of_an_agent_is_its_own(docker_host: str, tmp_path: Path, how: str) -> None:
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=LIMIT_S)], arms=ARMS) as rig:
+        away = await began(rig)
+        process = rig.process
+        assert process is not None
+        if how == "killed":
+            await rig.kill()
+        else:
+            rig.strike(signal.SIGSTOP)
+        away.let_go()
+        try:
+            await away.until("ends", "never")  # the latter by its container's timer, long after everyone's deadline
+            least_s, most_s = away.took_s("ends")
+            assert most_s < LIMIT_S, "the host was too slow for this to say anything"
+            timer_s = away.took_s("never")[1]
+            await anyio.sleep(3.0)
+        finally:
+            if how == "frozen":
+                rig.strike(signal.SIGCONT)
+        if how == "killed":
+            await rig.start()
+        await rig.until_done()
+
+        rows = {row[0]: row[1:] for row in rig.sql(ROW)}
+        ended_by, agent_s, overrun_s, budget_ended, source = rows["ends"]
+        assert (ended_by, overrun_s, budget_ended, source) == ("agent", 0.0, 0, "file"), rows
+        assert least_s <= agent_s <= most_s
+        assert rows["mute"] == ("agent", None, None, 0, "unknown")
+        ended_by, agent_s, overrun_s, budget_ended, source = rows["never"]
+        assert (ended_by, budget_ended, source) == ("timer", 1, "file") and abs(agent_s - timer_s) < 1 and 29 <= overrun_s <= 30
+        for arm, words in {
+            "ends": f"ended by agent after {span_s(rows['ends'][1])} (by its status file: no daemon looked), exit code 3",
+            "mute": "ended by agent after a time that is not known (no daemon looked, and nothing tells when)",
+            "never": "(by its status file: no daemon looked), exit code 137 (the engine's word), overran by 30s",
+        }.items():
+            said = await shown(rig, away.run[arm].name)
+            assert words in said, said
+        for arm, timed in {"ends": True, "mute": False}.items():
+            folder = rig.one("SELECT folder FROM v_trial WHERE arm = ?", arm)
+            timing = json.loads((rig.root / "out" / folder / "result.json").read_text())["agent_execution"]
+            assert (timing["finished_at"] is not None) is timed
+
+
+@pytest.mark.parametrize("drive", ["turn", "goal"])
+async def test_c19_a_turn_that_ended_while_nobody_listened_ended_when_codex_says(docker_host: str, tmp_path: Path, drive: str) -> None:
+    """Its server goes on without a turn, past the deadline and into the next life."""
+    limit_s = 60.0
+    step = {"run": "cd /logs/artifacts; touch begun; while [ ! -e go ]; do sleep 0.05; done"}
+    task = make_task(tmp_path, "task", instruction="TASK-held: do it.\n", agent_s=limit_s)
+    script = Practice.model_validate({"script": [{"text": "TASK-held:", "step": [step]}]})
+    async with model_rig(docker_host, [task], {"a": {"kind": "codex", "drive": drive}}, script) as rig:
+        run = rig.root / "state" / "r" / "t0001"
+
+        async def until(words: str) -> None:
+            with anyio.fail_after(120):
+                while not any(words in path.read_text() for path in run.rglob("rollout-*.jsonl")):  # noqa: ASYNC110 - codex writes it
+                    await anyio.sleep(0.05)
+
+        with anyio.fail_after(120):
+            while not (run / "logs" / "artifacts" / "begun").exists():  # noqa: ASYNC110 - the container writes it
+                await anyio.sleep(0.05)
+        await rig.kill()
+        go_s, started_s = time.monotonic(), rig.one("SELECT started_mono_ms FROM trial_agent") / 1000
+        (run / "logs" / "artifacts" / "go").touch()
+        await until('"task_complete"')
+        over_s = time.monotonic()
+        assert over_s - started_s < limit_s - 2, "the host was too slow for this to say anything"
+        await anyio.sleep(max(0.0, started_s + limit_s + 8 - time.monotonic()))
+        await rig.start()
+        await rig.until_done()
+        assert rig.sql("SELECT state FROM trial") == [("scored",)], rig.story()
+        ((_, ended_by, agent_s, overrun_s, budget_ended, source),) = rig.sql(ROW)
+        assert (ended_by, overrun_s, budget_ended, source) == ("agent", 0.0, 0, "codex"), rig.story()
+        assert go_s - started_s - 1 <= agent_s <= over_s - started_s + 0.1  # codex tells whole seconds
+        receipt = json.loads(rig.one("SELECT receipt_json FROM receipt"))
+        assert receipt["time"]["ran_ms"] == round(agent_s * 1000)
+        assert "(by codex's word of its last turn: no daemon looked)" in await shown(rig, "t0001")
