@@ -75,6 +75,8 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ]
     tasks = {task.name: task for task in made}
     tasks["broken"].mkdir()
+    (tasks["broken"] / "task.toml").write_text("[agent")
+    (tasks["broken"] / "task.toml").write_text("no toml at all\n")
     toml = tasks["missing"] / "task.toml"
     toml.write_text(toml.read_text().replace(BASE_IMAGE, "127.0.0.1:1/marathond-test/not-here:1"))
     home = tmp_path_factory.mktemp("home")
