@@ -49,7 +49,7 @@ COLUMNS: Mapping[str, str] = {
     "by_operator": "1: the reward is a person's word",
     "ended_by": "how the agent ended",
     "budget_ended": "1: a budget (time, tokens, money, turns) ended it; empty: not known",
-    "agent_s": "seconds that the agent ran",
+    "agent_s": "seconds that the agent ran; empty: not known",
     "limit_s": "its limit in seconds, credit included",
     "input_tokens": "of the agent's account, cached ones included",
     "cached_tokens": "of them cached",
