@@ -35,7 +35,7 @@ def differing_now(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tup
             return differing(c, settings.campaign.name, digests, arms=settings.arm_names, replicates=settings.campaign.replicates)
     except LedgerRefused as error:
         if error.code != "missing":
-            note(f"note: whether the tasks are those of the submitted campaign is unknown: {clean(error)}")
+            note(f"note: whether tasks and arms are those of the submitted campaign is unknown: {clean(error)}")
         return ()
 
 

@@ -146,5 +146,5 @@ def test_a_ledger_that_cannot_be_read_is_unknown_and_not_in_order(rig: Rig) -> N
     rig.ledger.write_bytes(b"no ledger at all" * 64)
     edit(rig)
     checked = rig.run("config", "check")
-    assert checked.code == 0 and checked.err.startswith("note: whether the tasks are those of the submitted campaign is unknown: ")
+    assert checked.code == 0 and checked.err.startswith("note: whether tasks and arms are those of the submitted campaign is unknown: ")
     assert len(checked.err.splitlines()) == 1
