@@ -54,6 +54,7 @@ from marathond.service.page import life as page_life
 from marathond.service.page.place import Place
 from marathond.service.settings import Settings, load
 from marathond.service.staged import package_ids, staged_trees
+from marathond.service.taskpaths import left_out
 from marathond.service.treatment import needs_restart
 from marathond.staging.mounted import Mounted
 
@@ -239,7 +240,8 @@ class Daemon:
         now_ms = self.clock.wall_ms()
         await self.ledger.read(refuse_other_engine, self.settings.engine.name, self.engine.url)
         await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=now_ms)  # a start means: go on
-        result = await self._submit(self.settings, "marathond", begun=await self._known_tasks())
+        begun = await self._known_tasks()
+        result = await self._submit(self.settings, "marathond", begun=begun)
         log.info("campaign", name=self.settings.campaign.name, created=result.created, cells_added=result.added_cells, parked=result.parked)
         # For whoever asks after another one: none of its cells begins while this life lasts.
         await self._patient.write(ledger_settings.observe, "campaign", self.settings.campaign.name, now_ms=self.clock.wall_ms())
@@ -249,6 +251,8 @@ class Daemon:
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self._patient, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         self.world.scores, self.world.mounted = effective.score_rules(self.settings), self._mounted
+        if begun is not None:
+            await self._name_what_is_left_out(begun)
         await self._name_rules_without_task(result.campaign_id)
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file:
@@ -260,9 +264,14 @@ class Daemon:
             await anyio.sleep_forever()
 
     async def _known_tasks(self) -> dict[str, str] | None:
-        """Of a campaign that this start goes on with: each task's folder by its name; None: it begins."""
+        """Of a campaign that the ledger has: each task's folder by its name; None: it begins."""
         row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
         return None if row is None else {task.name: task.path for task in await self.ledger.read(campaigns.tasks_of, row.campaign_id)}
+
+    async def _name_what_is_left_out(self, begun: Mapping[str, str]) -> None:
+        """A path of a disk to come, or a mistyped one, as a submission refuses it: systemd would not start again what ended over it."""
+        for each in await to_thread.run_sync(left_out, self.settings, begun):
+            log.warning("task_left_out", why=str(each))
 
     async def _name_rules_without_task(self, campaign_id: int) -> None:
         """A submission refuses them; a start that goes on with a campaign must not end over one, and says so."""
@@ -396,7 +405,8 @@ class Daemon:
         await to_thread.run_sync(submission.refuse_foreign_artifacts, settings, self.opened.ledger_id)
         trees = await to_thread.run_sync(staged_trees, settings)
         self._staged.update({tree.package_id: tree.root for tree in trees.values()})
-        build = partial(submission.build, settings, author, dict(os.environ), package_ids(trees), begun=begun)
+        known = await self._known_tasks() if begun is None else None
+        build = partial(submission.build, settings, author, dict(os.environ), package_ids(trees), begun=begun, known=known)
         made = await to_thread.run_sync(build)
         if begun is None:
             made = await with_held(made, settings.arm_models({}), self._mounted)

@@ -28,15 +28,22 @@ NOTES_MAX = 20
 
 
 def build(
-    settings: Settings, author: str, environ: Mapping[str, str], packages: Mapping[str, str], *, begun: Mapping[str, str] | None = None
+    settings: Settings,
+    author: str,
+    environ: Mapping[str, str],
+    packages: Mapping[str, str],
+    *,
+    begun: Mapping[str, str] | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> Submission:
     """Reads every task (seconds for large benchmarks: run it in a worker thread).  Raises ConfigError.
 
-    :param begun: as :func:`~marathond.service.taskread.read_tasks` has it.
+    :param begun: as :func:`~marathond.service.taskread.read_tasks` has it; and ``known``.
     :param packages: ``codex`` and ``loopx`` to the ids of what is staged, which is part of their arms' treatment (fault a18).
     """
     treatment = campaign_treatment(settings)
-    tasks = tuple(task_row(task, differences(settings, task)) for task in read_tasks(settings, environ, begun=begun).tasks)
+    read = read_tasks(settings, environ, begun=begun, known=known)
+    tasks = tuple(task_row(task, differences(settings, task)) for task in read.tasks)
     return Submission(
         name=settings.campaign.name,
         author=author,

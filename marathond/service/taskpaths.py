@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import glob
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -31,37 +32,65 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 _WILD = re.compile(r"[*?]|\[[^]]*\]")
 
 
-def task_folders(settings: Settings, *, begun: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+def task_folders(settings: Settings, *, begun: Mapping[str, str] | None = None, known: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """The campaign's task folders by name, each once.
 
-    :param begun: a daemon goes on with the campaign, which knows these tasks, by name, in these folders.  Where they are gone (a disk that
-        is not mounted) they are listed all the same, and park: running agents must not lose their daemon over it, nor over a rule of
-        ``[scores]`` for one.
+    :param known: tasks that the ledger has of the campaign, by name, in these folders.  Where they are gone (a disk that is not mounted)
+        they are listed all the same, and park: an arm or a replicate can be added meanwhile.
+    :param begun: the same, of a campaign that a daemon's start goes on with.  Running agents must not lose their daemon over a path,
+        pattern or name that fits nothing (a disk to come), nor over a rule of ``[scores]`` for one: it is left out, see :func:`left_out`.
     :raises ConfigErrors: a path that is no task and no folder of tasks, a pattern without a match, a name in ``include``, ``exclude``,
         ``verifier.exclusive`` or ``[scores]`` that no task has, two folders of one name, no task left, or more than :data:`TASKS_MAX`.
     """
-    errors: list[ConfigError] = []
+    seen = _seen(settings, (begun if begun is not None else known) or {})
+    errors = list(seen.errors)
+    if begun is None:
+        errors += seen.unfit
+        if errors and not seen.found:
+            raise ConfigErrors(errors)  # without a folder every name is unknown: that would be said again for each
+        errors += [*_rules_without_task(settings, seen.names), *_alone_without_task(settings, seen.names)]
+    if (count := len(seen.chosen)) > TASKS_MAX:
+        errors.append(ConfigError(where(settings, "campaign", "tasks"), f"campaign.tasks: {count}", f"must be at most {TASKS_MAX}"))
+    if errors:
+        raise ConfigErrors(errors)
+    return tuple(seen.found[name] for name in sorted(seen.chosen))
+
+
+def left_out(settings: Settings, begun: Mapping[str, str]) -> tuple[ConfigError, ...]:
+    """What a start that goes on with a campaign passes over, in the words in which a submission refuses it."""
+    return tuple(_seen(settings, begun).unfit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """``found``: folders by name; ``chosen``: of them, the names that ``include`` and ``exclude`` leave; ``names``: with those of tasks
+    that the ledger knows.  ``errors``: what nobody can go on with; ``unfit``: what fits nothing."""
+
+    found: Mapping[str, Path]
+    chosen: Set[str]
+    names: Collection[str]
+    errors: Sequence[ConfigError]
+    unfit: Sequence[ConfigError]
+
+
+def _seen(settings: Settings, known: Mapping[str, str]) -> _Seen:
+    errors, unfit = [], []
     found: dict[str, Path] = {}
     for index, pattern in enumerate(settings.campaign.tasks):
-        folders = _folders(pattern) or _vanished(pattern, begun or {})
+        folders = _folders(pattern) or _vanished(pattern, known)
         if not folders:
-            errors.append(_error(settings, "tasks", index, pattern, _no_task(pattern)))
+            unfit.append(_error(settings, "tasks", index, pattern, _no_task(pattern)))
         for folder in folders:
             if found.setdefault(folder.name, folder) != folder:
                 errors.append(_error(settings, "tasks", index, str(folder), f"has the same name as {found[folder.name]}"))
-    if errors and not found:
-        raise ConfigErrors(errors)  # without a folder every name is unknown: that would be said again for each
-    errors += [*_unknown_names(settings, found), *([] if begun is not None else _rules_without_task(settings, found))]
-    errors += [] if begun is not None else _alone_without_task(settings, found)
+    names = {**dict.fromkeys(known), **dict.fromkeys(found)}
+    if found:
+        unfit += _unknown_names(settings, names)
     chosen = {name for name in found if not settings.campaign.include or name in settings.campaign.include}
     chosen -= set(settings.campaign.exclude)
-    if not errors and not chosen:
-        errors.append(ConfigError(where(settings, "campaign", "exclude"), "campaign", "no task is left"))
-    if len(chosen) > TASKS_MAX:
-        errors.append(ConfigError(where(settings, "campaign", "tasks"), f"campaign.tasks: {len(chosen)}", f"must be at most {TASKS_MAX}"))
-    if errors:
-        raise ConfigErrors(errors)
-    return tuple(found[name] for name in sorted(chosen))
+    if not chosen and not unfit and not errors:
+        unfit.append(ConfigError(where(settings, "campaign", "exclude"), "campaign", "no task is left"))
+    return _Seen(found, chosen, names, errors, unfit)
 
 
 def _folders(pattern: str) -> list[Path]:
@@ -86,11 +115,16 @@ def _tasks_below(path: Path) -> list[Path]:
 def _vanished(pattern: str, known: Mapping[str, str]) -> list[Path]:
     """What a campaign knows of a folder of tasks, a pattern or a task that leads nowhere now."""
     path, folders = Path(pattern), sorted(map(Path, known.values()))
+    if _is_pattern(path):
+        return [folder for folder in folders if folder.match(pattern)]
     if below := [folder for folder in folders if folder.parent == path]:
         return below
-    if path.name in known:
-        return [path]
-    return [folder for folder in folders if folder.match(pattern)] if glob.has_magic(pattern) else []
+    return [path] if path.name in known else []
+
+
+def _is_pattern(path: Path) -> bool:
+    """Not so for a configuration's own folder with such characters in its name: that is there, as it is written."""
+    return any(glob.has_magic(each.name) and not each.is_dir() for each in (path, *path.parents))
 
 
 def _no_task(pattern: str) -> str:
@@ -137,7 +171,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:NEAR_AT_MOST]) + (f" and {len(names) - NEAR_AT_MOST} more" if len(names) > NEAR_AT_MOST else "")
 
 
-def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+def _unknown_names(settings: Settings, found: Collection[str]) -> list[ConfigError]:
     """A line for each, but one for a list of which nothing fits, or more than a few names do not."""
     errors = []
     for key in ("include", "exclude"):
@@ -156,7 +190,7 @@ def _unknown_names(settings: Settings, found: dict[str, Path]) -> list[ConfigErr
     return errors
 
 
-def _rules_without_task(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+def _rules_without_task(settings: Settings, found: Collection[str]) -> list[ConfigError]:
     names = sorted(found)
     known = ", ".join(names[:NAMES_SHOWN]) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
     wrong = [name for name in settings.scores if name not in found]
@@ -164,7 +198,7 @@ def _rules_without_task(settings: Settings, found: dict[str, Path]) -> list[Conf
     return [ConfigError(where(settings, "scores", name), dotted(("scores", name)), f"no such task{hints[name]}") for name in wrong]
 
 
-def _alone_without_task(settings: Settings, found: dict[str, Path]) -> list[ConfigError]:
+def _alone_without_task(settings: Settings, found: Collection[str]) -> list[ConfigError]:
     return [
         ConfigError(
             where(settings, "verifier", "exclusive", index),

@@ -39,16 +39,23 @@ class Reading:
 
 
 def read_tasks(
-    settings: Settings, environ: Mapping[str, str], *, only: str | None = None, pins: bool = True, begun: Mapping[str, str] | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    only: str | None = None,
+    pins: bool = True,
+    begun: Mapping[str, str] | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> Reading:
     """Read every task of the campaign (seconds for large benchmarks), or the one named ``only``.
 
     :param environ: the caller's environment; of it tasks see what :func:`~marathond.core.judge.seen_by_tasks` lets through.
     :param pins: False leaves ``campaign.digests`` unread: it is about to be written.
     :param begun: as :func:`~marathond.service.taskpaths.task_folders` has it; a task that does not fit parks as ``task_changed``.
+    :param known: as there.
     :raises ConfigErrors: a path, pattern or name that fits nothing; a profile that does not fit the folders; a wrong table of digests.
     """
-    folders = task_folders(settings, begun=begun)
+    folders = task_folders(settings, begun=begun, known=known)
     benchmark = settings.benchmark
     if benchmark is not None and begun is None:
         names, campaign = [folder.name for folder in folders], settings.campaign
@@ -58,8 +65,8 @@ def read_tasks(
     found = (look(folder, seen, settings.undeclared_network) for folder in folders if only in (None, folder.name))
     looks = {one.outcome.name: one for one in found}
     if benchmark is not None and begun is None:
-        known, shown = benchmark.known, {name: one.marks for name, one in looks.items()}
-        _refuse(settings, (line for name, marks in shown.items() if marks is not None for line in marks_differ(known, name, marks)))
+        shown = {name: one.marks for name, one in looks.items() if one.marks is not None}
+        _refuse(settings, (line for name, marks in shown.items() for line in marks_differ(benchmark.known, name, marks)))
     if table is not None and begun is None and (missing := digests.unlisted(table, looks)):
         raise ConfigErrors(missing)
     tasks = tuple(_task(benchmark, one if table is None else _pinned(table, one)) for one in looks.values())

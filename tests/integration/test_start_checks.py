@@ -70,7 +70,7 @@ async def test_what_only_a_restart_changes_is_named_and_left_alone(docker_host: 
 
 
 async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_later_start(docker_host: str, tmp_path: Path) -> None:
-    """The first start and a submission refuse a folder that is not there; a start that goes on with its task does not end over it."""
+    """The first start and a submission refuse a folder that nobody knows; a start that goes on with the campaign does not end over one."""
     tasks = [make_task(tmp_path, "t", toml="[metdata]\n"), make_task(tmp_path, "lost")]
     rig = ProcessRig(docker_host, tasks=[*tasks, tmp_path / "lots"], arms={"nop": {"kind": "nop"}})
     wrong, right = f'"{tmp_path}/lost", "{tmp_path}/lots"', f'"{tmp_path}/lost"'
@@ -92,6 +92,14 @@ async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_late
         (tmp_path / "lost").rename(tmp_path / "unmounted")
         await rig.start()
         await rig.until("SELECT count(*) = 2 FROM run WHERE ready_at_ms IS NOT NULL")
+        # Away, it parks; nobody needs to wait for it with a submission.
+        await to_thread.run_sync(call, rig.root / "state" / "control.sock", "submit", {})
+        await rig.kill()
+        rewrite(rig, right, wrong)
+        await rig.start()
+        await rig.until("SELECT count(*) = 3 FROM run WHERE ready_at_ms IS NOT NULL")
+        (line,) = [line for line in (rig.root / "log").read_text().splitlines() if "task_left_out" in line]
+        assert f"{tmp_path}/lots" in line
         assert rig.sql("SELECT name, count(*) FROM task JOIN cell USING (task_id) GROUP BY 1") == [("lost", 1), ("t", 1)]
 
 
