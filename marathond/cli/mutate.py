@@ -20,7 +20,7 @@ from marathond.core.names import block_label, cell_label, trial_label
 from marathond.core.parting import named
 from marathond.core.text import clean, clock, plural
 from marathond.service.answers import Stopping
-from marathond.service.exits import CallFailed, Exit
+from marathond.service.exits import Answered, CallFailed, Exit
 
 SUBMIT_TIMEOUT_S = 660.0
 NAMED_MAX = 20
@@ -31,6 +31,9 @@ DIFFERING_SHOWN = 5
 BACK_TO_CONFIG = "default"
 """The word for a value, of service/commands.py, which is too much to import here."""
 
+UNKNOWN_ARGUMENT = "unknown argument"
+"""Of service/args.py, in every version so far."""
+
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -40,13 +43,15 @@ Answer = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """One verb: ``say`` puts its answer into words, ``code`` makes the exit code of it.  ``down``: what is true where no daemon runs; None:
-    then it cannot be answered."""
+    then it cannot be answered.  ``newer``: an argument that an older daemon, which runs on beside a new command, may not know, and what is
+    said when it is asked without."""
 
     verb: str
     say: Callable[[Answer, Mapping[str, Any]], None]
     code: Callable[[Answer], int] = lambda _answer: Exit.OK
     timeout_s: float = CALL_TIMEOUT_S
     down: Callable[[], Answer] | None = None
+    newer: tuple[str, str] | None = None
 
     def __call__(self, socket: Path, args: Mapping[str, Any], *, as_json: bool = False) -> int:
         """Send, and say what came of it; the exit code.
@@ -54,12 +59,24 @@ class Mutation:
         :raises CallFailed: refused, not allowed, no daemon, or no answer in time.
         """
         try:
-            answer: Answer = call(socket, self.verb, dict(args), timeout_s=self.timeout_s)
+            answer = self._asked(socket, dict(args))
         except DaemonDown:
             if self.down is None:
                 raise
             answer = self.down()
         return self.told(answer, args, as_json=as_json)
+
+    def _asked(self, socket: Path, args: Answer) -> Answer:
+        try:
+            answer: Answer = call(socket, self.verb, args, timeout_s=self.timeout_s)
+        except Answered as error:
+            # Arguments are looked at before anything is done: nothing is asked for twice.
+            if self.newer is None or self.newer[0] not in args or str(error) != f"{self.verb}: {self.newer[0]}: {UNKNOWN_ARGUMENT}":
+                raise
+            name, said = self.newer
+            note(f"note: {said}")
+            return self._asked(socket, {key: value for key, value in args.items() if key != name})
+        return answer
 
     def told(self, answer: Answer, args: Mapping[str, Any], *, as_json: bool = False) -> int:
         """Print an answer, in words or as it is; the exit code that belongs to it."""
@@ -338,6 +355,7 @@ resume = Mutation("resume", _say_resume)
 drain = Mutation("drain", _say_drain)
 stop = Mutation("stop", _say_stop, down=lambda: asdict(Stopping("down", None, [])))
 """A daemon that is not running is stopped: exit 0."""
-submit = Mutation("submit", _say_submit, timeout_s=SUBMIT_TIMEOUT_S)
+_OTHER_FILE = "marathond runs an older version, which reads its own configuration, whichever file is meant here"
+submit = Mutation("submit", _say_submit, timeout_s=SUBMIT_TIMEOUT_S, newer=("config", _OTHER_FILE))
 set_knob = Mutation("set", _say_set)
 ack = Mutation("ack", _say_ack)

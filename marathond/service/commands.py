@@ -352,12 +352,20 @@ class Commands:
 
 
 def _refuse_another(callers: str, own: Path) -> None:
-    """Each as it is now, links followed: a name that is pointed elsewhere is read from there.  Blocking.
+    """Each as it is now, links followed: a name that is pointed elsewhere is read from there.  One file has two paths through a bind mount
+    or a hard link, too.  Blocking.
 
     :raises Refused: the caller means another file than the one that would be read: its answer would speak of what nobody asked for.
     """
-    if os.path.realpath(callers) != os.path.realpath(own):
+    if os.path.realpath(callers) != os.path.realpath(own) and not _one_file(callers, own):
         raise Refused(
             f"submit: the running marathond uses {own}, not {callers}: change that file, or name it (marathonctl -c {own} submit); "
             f"to run {callers}, restart marathond with it"
         )
+
+
+def _one_file(callers: str, own: Path) -> bool:
+    try:
+        return own.samefile(callers)
+    except OSError:
+        return False  # one that cannot be looked at is not known to be the daemon's

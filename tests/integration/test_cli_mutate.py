@@ -7,15 +7,18 @@ import os
 import pwd
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from marathond.cli import mutate
 from marathond.cli.client import call
 from marathond.ledger.verbs import admission, findings, parks
 from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.service import commands
+from marathond.service.args import Args
 from marathond.service.exits import CallFailed
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms
@@ -333,8 +336,29 @@ def test_a_submission_of_another_file_than_the_daemons_is_refused_with_both_name
     (rig.state_dir / "marathond.toml").unlink()
     assert rig.run("submit").code == 0, "who has no configuration means the daemon's"
     assert len(rig.control.said("submit")) == 4
+    (rig.state_dir / "mounted.toml").hardlink_to(own)
+    assert rig.run("-c", "mounted.toml", "submit").code == 0, "one file under two names, as through a bind mount"
     with pytest.raises(CallFailed, match="config: must be an absolute path"):
         call(rig.socket, "submit", {"config": "other.toml"})
+
+
+def test_a_submission_beside_a_daemon_that_does_not_know_its_argument_is_asked_without_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = rig.state_dir / "own.toml"
+    own.write_text("")
+
+    class Older(Args):
+        def __init__(self, verb: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+            super().__init__(verb, given, () if verb == "submit" else known)
+
+    monkeypatch.setattr(commands, "Args", Older)
+    done = rig.run("-c", "own.toml", "submit")
+    assert done.code == 0 and len(rig.control.said("submit")) == 1
+    assert done.err.startswith("note: marathond runs an older version, which reads its own configuration, whichever file is meant here\n")
+    with pytest.raises(CallFailed, match=r"^submit: other: unknown argument$"):
+        mutate.submit(rig.socket, {"other": "x"})
+    assert len(rig.control.said("submit")) == 1, "any other refusal is one"
 
 
 def test_knobs_are_set_once_with_author(rig: Rig) -> None:
