@@ -1,9 +1,11 @@
-"""What a submission of this configuration would be refused for, where its campaign was submitted before: said before anybody submits.
+"""What a submission of this configuration, or the next start, would be refused for, where its campaign was submitted before: said before.
 
 Owns the look at the ledger and at what is staged.  Must not word what changed: the refusal does (:mod:`marathond.ledger.verbs.campaigns`).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from marathond.cli.output import note
 from marathond.core.canonical import canonical_json
@@ -15,6 +17,9 @@ from marathond.service.settings import Settings
 from marathond.service.staged import look_at_trees
 from marathond.service.submission import arm_rows
 from marathond.service.treatment import campaign_treatment, treatment_hash
+
+AT_THE_NEXT_START = "a running marathond takes a submission and goes on with that folder; its next start is refused"
+"""Of what only a start reads again, the folder of the artifacts."""
 
 
 def changed_now(settings: Settings) -> tuple[str, ...]:
@@ -32,14 +37,18 @@ def changed_now(settings: Settings) -> tuple[str, ...]:
         for package, why in absent.items():
             note(f"note: whether arms with {package} are those of the submitted campaign is unknown: {clean(why)}")
         treatment = campaign_treatment(settings)
+        ask = partial(
+            changed_since,
+            name=name,
+            treatment_hash=treatment_hash(treatment),
+            treatment_json=canonical_json(treatment),
+            arms=arm_rows(arms),
+        )
         with reading(settings.daemon.ledger) as c:
-            return changed_since(
-                c,
-                name,
-                treatment_hash=treatment_hash(treatment),
-                treatment_json=canonical_json(treatment),
-                out_dir=str(settings.daemon.out_dir),
-                arms=arm_rows(arms),
-            )
+            if (row := campaign_by_name(c, name)) is None:
+                return ()
+            submitted = ask(c, out_dir=row.out_dir)
+            started = [why for why in ask(c, out_dir=str(settings.daemon.out_dir)) if why not in submitted]
+        return (*(f"{why} ({AT_THE_NEXT_START})" for why in started), *submitted)
     except LedgerRefused:
         return ()  # the look at the tasks, in the same command, says what is in the way (differing.py): one cause, one line

@@ -198,12 +198,12 @@ def plan(
     from marathond.cli import plan as view
     from marathond.cli import plan_benchmark
     from marathond.cli.changed import changed_now
-    from marathond.cli.differing import as_submitted, remounted_now
+    from marathond.cli.differing import as_submitted, known_now, remounted_now
     from marathond.cli.turned import turned_now
     from marathond.service.taskread import read_tasks
 
     settings = settled(ctx).settings()
-    read = read_tasks(settings, os.environ, pins=write_digests is None)
+    read = read_tasks(settings, os.environ, pins=write_digests is None, known=known_now(settings))
     if write_digests is not None:
         plan_benchmark.write_digests(write_digests, read)
     engine = view.ask_engine(settings, read.tasks)

@@ -74,7 +74,8 @@ class Checked:
     :param cells: tasks x arms x replicates.
     :param parked_cells: of them, cells that park.
     :param cannot_start: mounts that are not there, a line each.
-    :param refused: what was changed since the campaign was submitted and needs a new one, a line each: a submission would be refused.
+    :param refused: what was changed since the campaign was submitted and needs a new one, a line each: a submission, or the next start,
+        would be refused.
     :param remounted: arms whose mounts do not hold what the submitted campaign's did, a line each: it takes no submission as they are.
     """
 
@@ -120,12 +121,12 @@ def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False
     Exit status: 0 all will run, 1 some cells will park or cannot start, or it would be refused (each named), 2 the configuration is wrong.
     """
     from marathond.cli.changed import changed_now
-    from marathond.cli.differing import as_submitted, remounted_now
+    from marathond.cli.differing import as_submitted, known_now, remounted_now
     from marathond.service.taskread import read_tasks
 
     settings = _load(ctx, config, as_json=as_json)
     try:
-        tasks = as_submitted(settings, read_tasks(settings, {}).tasks)
+        tasks = as_submitted(settings, read_tasks(settings, {}, known=known_now(settings)).tasks)
     except ConfigError as error:
         raise _usage(error, as_json=as_json) from error
     found = _checked(settings, tasks, changed_now(settings), remounted_now(settings))

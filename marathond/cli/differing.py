@@ -19,7 +19,7 @@ from marathond.core.mounts import meaning as meaning_of_mount
 from marathond.core.text import clean
 from marathond.ledger.verbs.differing import differing
 from marathond.ledger.verbs.mounts import remounted
-from marathond.ledger.verbs.stored import campaign_by_name
+from marathond.ledger.verbs.stored import campaign_by_name, tasks_of
 from marathond.service.picture.reader import reading
 from marathond.service.settings import Settings
 
@@ -37,6 +37,17 @@ def differing_now(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tup
         if error.code != "missing":
             note(f"note: whether tasks and arms are those of the submitted campaign is unknown: {clean(error)}")
         return ()
+
+
+def known_now(settings: Settings) -> dict[str, str]:
+    """Each task of the submitted campaign to its folder, for :func:`~marathond.service.taskread.read_tasks`; without a ledger nothing was
+    submitted, and of one that cannot be read :func:`differing_now`, in the same command, tells."""
+    try:
+        with reading(settings.daemon.ledger) as c:
+            row = campaign_by_name(c, settings.campaign.name)
+            return {} if row is None else {task.name: task.path for task in tasks_of(c, row.campaign_id)}
+    except LedgerRefused:
+        return {}
 
 
 def remounted_now(settings: Settings) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def make_plan(
     """:param engine: what the engine says of its host, or why it could not be asked.
     :param taken: the tasks as a campaign that was submitted already takes them, see :mod:`marathond.cli.differing`; None: as they are read.
     :param turned: knobs that were set in the ledger, which count there in place of the configuration's.
-    :param refused: why a submission of this would be refused, see :mod:`marathond.cli.changed`.
+    :param refused: why a submission of this, or the next start, would be refused, see :mod:`marathond.cli.changed`.
     """
     settings = with_knobs(settings, values(turned))
     read = tuple(reading.tasks if taken is None else taken)
@@ -341,7 +341,7 @@ def _obstacles(plan: CampaignPlan) -> Iterator[str]:
         yield from (f"  {clean(name)}: {code}: {clean(why)}" for name, code, why in parked)
     if plan.refused:
         yield ""
-        yield "changed since the campaign was submitted; a submission of it would be refused:"
+        yield "changed since the campaign was submitted; a submission of it, or the next start, would be refused:"
         yield from (f"  {clean(why, WHY_MAX)}" for why in plan.refused)
     if plan.absent_images:
         yield ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marathond.core.errors import Refused
-from marathond.ledger.verbs import campaigns
+from marathond.ledger.verbs import artifacts, campaigns
 from marathond.service.settings import load
 from marathond.service.submission import build
 from tests.support import ledgers as have
@@ -69,7 +69,8 @@ def test_a18_a_changed_arm_is_named_by_check_and_plan_as_the_submission_will_nam
     assert json.loads(rig.run("config", "check", "--json").out)["refused"] == [why]
     plan = rig.run("plan")
     said = " ".join(plan.out.split())
-    assert plan.code == 1 and f"changed since the campaign was submitted; a submission of it would be refused: {why}" in said
+    assert plan.code == 1
+    assert f"changed since the campaign was submitted; a submission of it, or the next start, would be refused: {why}" in said
     made = rig.run("plan", "--json")
     assert (made.code, json.loads(made.out)["refused"]) == (1, [why])
     write(rig)
@@ -84,6 +85,20 @@ def test_a18_a_changed_treatment_and_each_changed_arm_are_named_at_once(rig: Rig
     )
     assert arm.startswith("refused: arm hasty was ") and "geheim" not in arm
     assert f"refused: {refusal(rig)}" == whole
+
+
+def test_a_changed_folder_of_artifacts_is_refused_by_the_next_start_and_said_so(rig: Rig) -> None:
+    """A running daemon goes on with the folder that it began with, and takes a submission."""
+    write(rig, more=f'[daemon]\nout_dir = "{rig.state_dir}/elsewhere"\n')
+    assert rig.ask("config", "check").startswith("ok: "), "nothing lies in the first one yet"
+    with rig.sql() as c:
+        cell_id = c.execute("SELECT min(cell_id) FROM cell JOIN task USING (task_id) WHERE task.name = 'one'").fetchone()[0]
+        artifacts.exported(c, have.bring_to(c, cell_id, "scored").trial_id, folder="f", records=[], now_ms=have.T0)
+    why = refusal(rig)
+    assert why.startswith("campaign first: out_dir was ") and why.endswith(": finished artifacts lie in the first one")
+    next_start = "a running marathond takes a submission and goes on with that folder; its next start is refused"
+    assert rig.run("config", "check").out.splitlines()[1:] == [f"refused: {why} ({next_start})"]
+    assert json.loads(rig.run("plan", "--json").out)["refused"] == [f"{why} ({next_start})"]
 
 
 def test_an_added_arm_another_campaign_and_no_ledger_are_no_change(rig: Rig) -> None:

@@ -148,3 +148,20 @@ def test_a_ledger_that_cannot_be_read_is_unknown_and_not_in_order(rig: Rig) -> N
     checked = rig.run("config", "check")
     assert checked.code == 0 and checked.err.startswith("note: whether tasks and arms are those of the submitted campaign is unknown: ")
     assert len(checked.err.splitlines()) == 1
+
+
+def test_f06_a_folder_that_is_away_parks_in_check_plan_and_the_next_submission(rig: Rig) -> None:
+    """A disk that is not mounted: an arm or a replicate can be added meanwhile."""
+    config = rig.state_dir / "marathond.toml"
+    config.write_text(config.read_text().replace('"tasks/*"', '"tasks/kept", "tasks/edited"'))
+    (rig.state_dir / "tasks/edited").rename(rig.state_dir / "unmounted")
+    checked = rig.run("config", "check")
+    head, line = checked.out.splitlines()
+    assert (checked.code, head) == (1, "ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells, of which 4 park")
+    assert line.startswith("parks: edited: ")
+    made = json.loads(rig.run("plan", "--json").out)
+    assert made["parked_cells"] == 4 and {cell["task"] for cell in made["cells"]} == {"kept"}
+    config.write_text(config.read_text().replace('"tasks/edited"', '"tasks/edited", "tasks/edted"'))
+    for words in (("config", "check"), ("plan",)):
+        refused = rig.run(*words)
+        assert refused.code == 2 and "tasks/edted" in refused.err and "no such folder" in refused.err
