@@ -164,7 +164,8 @@ def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], refused: Se
 def _say_checked(found: Checked) -> None:
     counts = f"{plural(found.tasks, 'task')}, {plural(found.arms, 'arm')}, {plural(found.replicates, 'replicate')}"
     parked = f", of which {found.parked_cells} park{'s' if found.parked_cells == 1 else ''}" if found.parked_cells else ""
-    say(f"{'not ok' if found.refused else 'ok'}: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
+    verdict = "not ok" if found.refused or found.remounted else "ok"
+    say(f"{verdict}: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
     for park in found.parks:
         say(f"parks: {clean(park.task)}: {park.code}: {clean(park.why)}")
     for line in found.cannot_start:

@@ -51,7 +51,8 @@ def known_now(settings: Settings) -> dict[str, str]:
 
 
 def remounted_now(settings: Settings) -> tuple[str, ...]:
-    """Arms of the submitted campaign whose mounts do not hold what they held, a sentence each; what cannot be read in time is a note."""
+    """Arms of the submitted campaign whose mounts do not hold what they held, a sentence each; what cannot be read in time is a note, and
+    so is what may have changed: a submission takes it."""
     campaign = settings.campaign.name
     now = _held_now(settings)
     try:
@@ -64,7 +65,10 @@ def remounted_now(settings: Settings) -> tuple[str, ...]:
         if error.code != "missing":
             note(f"note: whether arms mount what they did is unknown: {clean(error)}")
         return ()
-    return tuple(f"arm {clean(each.arm)} {meaning_of_mount(each, campaign)}" for each in found)
+    for each in found:
+        if not each.sure:
+            note(f"note: arm {clean(each.arm)} {meaning_of_mount(each, campaign)}")
+    return tuple(f"arm {clean(each.arm)} {meaning_of_mount(each, campaign)}" for each in found if each.sure)
 
 
 def _held_now(settings: Settings) -> dict[str, dict[str, str]]:
@@ -74,7 +78,10 @@ def _held_now(settings: Settings) -> dict[str, dict[str, str]]:
     from marathond.staging.mounted import Mounted
 
     mounted, until = Mounted(), monotonic() + READ_S
-    now = {arm.name: {m.target: mounted.wait(m.source, until) for m in arm.mounts if m.read_only} for arm in settings.arm_models({})}
+    arms = settings.arm_models({})
+    looks = {source: mounted.ask(source) for source in {m.source for arm in arms for m in arm.mounts if m.read_only}}  # side by side
+    values = {source: mounted.answer(look, until) for source, look in looks.items()}
+    now = {arm.name: {m.target: values[m.source] for m in arm.mounts if m.read_only} for arm in arms}
     for name, held in now.items():
         for target, value in held.items():
             if value.startswith(UNREAD):

@@ -22,7 +22,7 @@ from marathond.core.text import clean, plural
 FACT = "mount "
 """Before the target: the name of a trial's fact, noted when its agent starts."""
 AT_END = " (at the agent's end)"
-"""After the target: noted only where it is another value than at the start."""
+"""After the target: noted only where it is another value than at the start, or unread; where the start is unknown, nothing is."""
 HELD = "mounts_held"
 """Key of a stored arm: target to value, as they were at its submission.  No part of its treatment hash, which is older."""
 WHOLE, NAMES, APART, UNREAD = "sha256:", "names, sizes and times alone sha256:", "not digested: ", "not read: "
@@ -53,6 +53,11 @@ class Held:
     was: str
     now: str
 
+    @property
+    def sure(self) -> bool:
+        """Of names, sizes and times alone it is not: a copy of the same files has other times."""
+        return not (self.was.startswith(NAMES) and self.now.startswith(NAMES))
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -80,9 +85,23 @@ def by_mount(readings: Iterable[Reading]) -> dict[tuple[str, str], tuple[Reading
 
 
 def mixed(readings: Sequence[Reading]) -> bool:
-    """Whether one mount was seen to hold different things."""
-    values = {each.value for each in readings if not each.value.startswith(UNREAD)}
+    """Whether one mount was seen to hold different things, or (:func:`sure` is not) may have been.
+
+    What it was submitted with counts only where no trial is known: edited before the first of them, it is one arm.
+    """
+    values = _counted(readings)
     return len(values) > 1 and any(map(known, values))
+
+
+def sure(readings: Sequence[Reading]) -> bool:
+    """Of a mixed one: not only times, of what is too much to be read, may differ, which differ between copies of the same files, too."""
+    return len({NAMES if value.startswith(NAMES) else value for value in _counted(readings)}) > 1
+
+
+def _counted(readings: Sequence[Reading]) -> set[str]:
+    tried = [each for each in readings if each.trials]
+    counted = tried if any(known(each.value) for each in tried) else readings
+    return {each.value for each in counted if not each.value.startswith(UNREAD)}
 
 
 def story(readings: Sequence[Reading]) -> str:
@@ -106,9 +125,11 @@ def changed(arm: str, mounts: Sequence[Mapping[str, Any]], was: Mapping[str, str
 
 def meaning(each: Held, campaign: str) -> str:
     """What it is and what follows, in one line that begins with a verb: the arm's name belongs before it."""
+    said = f"is not that of campaign {clean(campaign)}" if each.sure else f"may have changed since campaign {clean(campaign)} began"
+    then = "trials" if each.sure else "if it did, and not its times alone, trials"
     return (
-        f"mounts {clean(each.source)} at {clean(each.target)}, whose content is not that of campaign {clean(campaign)} "
-        f"({short(each.was)}, now {short(each.now)}): trials from now on run another arm under the same name; put the old files back, "
+        f"mounts {clean(each.source)} at {clean(each.target)}, whose content {said} "
+        f"({short(each.was)}, now {short(each.now)}): {then} from now on run another arm under the same name; put the old files back, "
         "or begin a campaign (or an arm) of another name"
     )
 

@@ -139,18 +139,23 @@ async def _phases(world: World, trial_id: int, *, recovered: bool) -> None:
     name_in_log(context)
     arm = arm_from_data(context.arm_data)
     task = await same_task(world, context)
-    prepared = context.state == TrialState.RESERVED
+    prepared, watched = context.state == TrialState.RESERVED, False
     if prepared:
         await _prepare(world, context, task, arm)
         world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.RUNNING:
         await watch(world, context, task, arm, recovered=recovered and not prepared)
-        await mounts.look_again(world, trial_id, arm.mounts)
+        watched = True
         world.turned.ring()
         context = await world.ledger.read(cell_context, trial_id)
     if context.state == TrialState.VERIFYING:
-        await grading.grade(world, context, task, recovered=recovered)
+        end = await mounts.at_end(world, trial_id, arm.mounts, late=not watched)
+        try:
+            await grading.grade(world, context, task, recovered=recovered)
+            await end.note()
+        finally:
+            end.leave()
 
 
 async def _prepare(world: World, context: TrialContext, task: Task, arm: Arm) -> None:

@@ -118,8 +118,8 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
             ["goal /a"],
         ),
         (
-            "before the first",
-            lambda: facts(rows(4), mounted=[held("goal", "3c", 0, None, submitted=True), held("goal", "ad", 1)]),
+            "after the first",
+            lambda: facts(rows(4), mounted=[held("goal", "3c", 0, None, submitted=True), held("goal", "ad", 1), held("goal", "bb", 1)]),
             ["goal /a"],
         ),
         (
@@ -201,6 +201,7 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
     ],
     "mount_changed": [
         ("the same", lambda: facts(rows(4), mounted=[held("goal", "3c", 3, submitted=True), held("plain", "ad", 2)])),
+        ("before the first", lambda: facts(rows(4), mounted=[held("goal", "3c", 0, None, submitted=True), held("goal", "ad", 3)])),
         (
             "unread",
             lambda: facts(rows(4), mounted=[held("goal", "3c", 3), replace(held("goal", "", 1, "t0009"), value="not read: no answer")]),
@@ -235,6 +236,15 @@ def test_named(code: str, make: Callable[[], Facts], subjects: list[str]) -> Non
     assert {each.code for each in seen.found} == {code}
     assert {each.severity for each in seen.found} == {RULES[code].severity}
     assert not seen.unseen
+
+
+def test_a_mount_of_which_names_sizes_and_times_alone_differ_may_have_changed() -> None:
+    coarse = [replace(each, value=f"names, sizes and times alone {each.value}") for each in (held("goal", "3c", 2), held("goal", "ad", 1))]
+    (found,) = look("mount_changed", facts(rows(4), mounted=coarse)).found
+    assert found.severity == "warning"
+    assert found.detail.startswith("what goal mounts at /a may have changed: it was names, sizes and times alone 3c3c3c3c3c3c in 2 trials")
+    (found,) = look("mount_changed", facts(rows(4), mounted=[coarse[0], held("goal", "3c", 1)])).found
+    assert found.severity == "error", "it grew, or shrank"
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,17 @@ import os
 import shutil
 import socket
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from marathond.core.errors import Refused
-from marathond.core.model import Arm, Mount
-from marathond.core.mounts import APART, HELD, NAMES, UNREAD, WHOLE, WRITABLE, Reading, mixed, short, story
+from marathond.core.model import Arm
+from marathond.core.mounts import APART, HELD, NAMES, UNREAD, WHOLE, WRITABLE, Reading, mixed, short, story, sure
 from marathond.core.names import AgentKind
 from marathond.core.unlike import Change, Side, unlike
 from marathond.flow import mounts
@@ -33,31 +31,17 @@ from marathond.service.treatment import arm_treatment, treatment_hash
 from marathond.staging import mounted
 from marathond.staging.mounted import Mounted
 from tests.support import ledgers as have
+from tests.support.arm_tree import LONG_S, edit, make_tree, value
 from tests.support.cli_rig import Rig, living_rig
 from tests.support.rig import make_task
-
-LONG_S = 120.0
-
-
-def value(source: Path, reader: Mounted | None = None) -> str:
-    return (reader or Mounted()).wait(str(source), time.monotonic() + LONG_S)
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    root = tmp_path / "arm"
-    (root / "bin").mkdir(parents=True)
-    (root / "run.sh").write_text("#!/bin/sh\necho 1\n")
-    (root / "bin/tool").write_text("tool")
-    (root / "bin/link").symlink_to("tool")
-    return root
+    return make_tree(tmp_path)
 
 
 # ── reading ──
-
-
-def edit(root: Path) -> None:
-    (root / "run.sh").write_text("#!/bin/sh\necho 2\n")  # as long as before
 
 
 def edit_and_set_its_time_back(root: Path) -> None:
@@ -126,7 +110,13 @@ def test_too_much_is_told_by_names_sizes_and_times_and_says_so(tree: Path, monke
             os.utime(tree / "run.sh", (5, min(limit.values())))
             assert value(tree) not in (seen, whole)
     monkeypatch.setattr(mounted, "NAMES_MAX", 3)
-    assert value(tree) == f"{UNREAD}more than 3 names"
+    reader = Mounted()
+    assert value(tree, reader) == f"{UNREAD}more than 3 names, asked again after five minutes"
+    monkeypatch.setattr(mounted, "_walk", None)
+    assert value(tree, reader) == f"{UNREAD}more than 3 names, asked again after five minutes", "nor is it walked over for every trial"
+    monkeypatch.undo()
+    monkeypatch.setattr(mounted, "monotonic", lambda: time.monotonic() + 301)
+    assert reader.answer(reader.ask(str(tree)), time.monotonic() + 301 + LONG_S) == whole
 
 
 def test_what_is_no_harness_is_not_digested_and_said(tree: Path) -> None:
@@ -149,63 +139,43 @@ def test_what_is_no_harness_is_not_digested_and_said(tree: Path) -> None:
 def test_one_that_is_written_to_meanwhile_is_unread(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = mounted._open
     monkeypatch.setattr(mounted, "_open", lambda path, flags: (edit_longer(tree), real(path, flags))[1])
-    assert value(tree).startswith(UNREAD) and "written to while it was read" in value(tree)
+    assert value(tree).startswith(UNREAD) and "changed while it was read" in value(tree)
+
+
+def test_names_that_are_no_utf8_are_told_in_words_that_a_ledger_takes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (tree / name).write_text("")
+    assert value(tree).startswith(WHOLE)
+    with monkeypatch.context() as patched:
+        patched.setattr(mounted, "_seen", lambda status: (os.urandom(8),))
+        assert value(tree / name) == f"{UNREAD}caf\ufffd changed while it was read, or is no plain file"
+    os.mkfifo(tree / f"{name} {name}")
+    assert value(tree) == f"{APART}holds a pipe, caf\ufffd caf\ufffd"
+    monkeypatch.setattr(mounted, "_walk", lambda root, look: 1 / len(root[:0]) if root else name.encode())
+    assert value(tree) == f"{UNREAD}ZeroDivisionError: division by zero"
+    sqlite3.connect(":memory:").execute("SELECT ?", (value(tree),))
+
+
+def test_what_the_kernel_makes_up_has_no_size_and_is_unread() -> None:
+    assert value(Path("/proc/self/status")) == f"{UNREAD}status changed while it was read, or is no plain file"
+
+
+def test_what_changes_by_itself_and_is_no_part_of_a_harness_is_not_looked_at(tree: Path) -> None:
+    before = value(tree)
+    for folder in (tree / ".git", tree / "bin/__pycache__"):
+        folder.mkdir()
+        (folder / "any").write_text("x")
+    (tree / "bin/tool.pyc").write_text("x")
+    os.mkfifo(tree / ".run.sh.swp")
+    assert value(tree) == before
+    (tree / ".gitignore").write_text("x")
+    assert value(tree) != before
 
 
 def edit_longer(tree: Path) -> None:
     for path in (tree / "run.sh", tree / "bin/tool"):
         with path.open("a") as file:
             file.write("# more\n")
-
-
-@pytest.fixture
-def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A file system that answers nothing until the event is set."""
-    answers = threading.Event()
-    real = mounted._walk
-
-    def walk(root: str, look: Any) -> Any:
-        answers.wait(LONG_S)
-        yield from real(root, look)
-
-    monkeypatch.setattr(mounted, "_walk", walk)
-    yield answers
-    answers.set()
-
-
-def test_one_that_hangs_is_waited_for_no_longer_than_asked_and_keeps_one_thread(tree: Path, hung: threading.Event) -> None:
-    reader, before = Mounted(), threading.active_count()
-    assert reader.wait(str(tree), time.monotonic() + 0.05) == f"{UNREAD}no answer in time"
-    for _ in range(3):
-        assert reader.wait(str(tree), time.monotonic() + 0.05) == f"{UNREAD}an earlier look has not ended"
-    assert threading.active_count() == before + 1
-    hung.set()
-    assert value(tree, reader).startswith(WHOLE), "and when it answers again it is read"
-
-
-@pytest.mark.anyio
-async def test_the_daemon_goes_on_while_one_hangs(tree: Path, hung: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounts, "READ_S", 0.2)
-    beats = []
-
-    async def beat() -> None:
-        while True:
-            beats.append(0)
-            await anyio.sleep(0.01)
-
-    cache = Path("/srv/cache")
-    async with anyio.create_task_group() as group:
-        group.start_soon(beat)
-        found = await mounts.held([Mount(str(cache), "/cache", read_only=False), Mount(str(tree), "/opt/arm")], Mounted())
-        group.cancel_scope.cancel()
-    assert found == {"/cache": WRITABLE, "/opt/arm": f"{UNREAD}no answer within 0.2 s"} and len(beats) > 2
-
-
-@pytest.mark.anyio
-async def test_a_trials_facts(tree: Path) -> None:
-    (fact,) = await mounts.facts([Mount(str(tree), "/opt/arm")], Mounted())
-    assert fact == Fact("mount /opt/arm", value(tree), "arm")
-    assert await mounts.facts([], Mounted()) == []
 
 
 # ── words ──
@@ -218,7 +188,7 @@ def reading(digits: str, trials: int = 1, first: str | None = "t0004", *, submit
 def test_the_story_of_a_mount() -> None:
     both = [reading("3c", 2, "t0001", submitted=True), reading("ad")]
     assert story(both) == f"{'3c' * 6} as submitted and in 2 trials from t0001 on; {'ad' * 6} in 1 trial from t0004 on"
-    assert mixed(both) and not mixed(both[:1])
+    assert mixed(both) and sure(both) and not mixed(both[:1])
     assert not mixed([both[0], replace(both[1], value=f"{UNREAD}no answer")]), "what is unknown is no change"
 
 
@@ -318,6 +288,7 @@ def test_a18_a_script_edited_in_mid_campaign_is_told_before_a_submission_and_ref
     checked = rig.run("config", "check")
     assert checked.code == 1
     line = checked.out.splitlines()[-1]
+    assert checked.out.startswith("not ok: campaign first, ")
     assert line.startswith(f"changed: arm hasty mounts {rig.state_dir}/agents at /opt/hasty, whose content is not that of campaign first (")
     assert "begin a campaign (or an arm) of another name" in line
     assert json.loads(rig.run("config", "check", "--json").out)["remounted"] == [line.removeprefix("changed: ")]
@@ -349,6 +320,35 @@ def test_a_campaign_begun_by_an_earlier_version_goes_on_and_its_first_known_tria
         submit(rig)
     shown = rig.ask("arms", "show", "hasty")
     assert "content of /opt/hasty = not read: an earlier version ran it in 1 trial from " in shown
+
+
+def test_a_script_edited_before_the_first_trial_is_one_arm(rig: Rig) -> None:
+    submit(rig)
+    edit_script(rig)
+    assert rig.run("config", "check").code == 1, "no trial knows yet"
+    run_one(rig)
+    with rig.sql() as c:
+        held = readings(c, c.execute("SELECT campaign_id FROM campaign WHERE name = 'first'").fetchone()[0])
+    assert [(each.submitted, each.trials) for each in held] == [(True, 0), (False, 1)] and not mixed(held)
+    write_config(rig, replicates=8)
+    assert rig.run("config", "check").code == 0
+    assert submit(rig).added_cells == 4, "what ran counts"
+    (rig.state_dir / "agents/hasty.sh").write_text("echo old\n")
+    assert rig.run("config", "check").code == 1
+
+
+def test_of_too_much_to_be_read_it_may_have_changed_and_nothing_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounted, "READ_MAX", 0)
+    submit(rig)
+    os.utime(rig.state_dir / "agents/hasty.sh", (5, 5))
+    for command in (("config", "check"), ("plan",)):
+        ran = rig.run(*command)
+        told = f"note: arm hasty mounts {rig.state_dir}/agents at /opt/hasty, whose content may have changed since campaign first began ("
+        assert told in ran.err and "changed: " not in ran.err + ran.out
+        assert "if it did, and not its times alone, trials from now on run another arm" in ran.err
+    assert rig.run("config", "check").code == 0
+    assert submit(rig).added_cells == 0
+    monkeypatch.undo()
 
 
 def test_what_is_kept_beside_an_arm_is_no_part_of_its_hash(rig: Rig) -> None:

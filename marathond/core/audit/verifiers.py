@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
-from marathond.core.mounts import APART, UNREAD, by_mount, mixed, story
+from marathond.core.mounts import APART, UNREAD, by_mount, mixed, story, sure
 from marathond.core.names import AgentKind
 
 AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
@@ -84,7 +84,10 @@ def _images(facts: Facts, task: str, group: Sequence[TrialFact]) -> Found | None
 
 
 def mount_changed(facts: Facts) -> Look:
-    """Mounts of an arm that did not hold the same in all its trials.  Its name and its row stayed: nothing else would say so."""
+    """Mounts of an arm that did not hold the same in all its trials.  Its name and its row stayed: nothing else would say so.
+
+    A warning where names, sizes and times alone were compared: a copy of the same files has other times.
+    """
     found, blind, judged, of = [], [], 0, 0
     for (arm, target), group in by_mount(facts.mounted).items():
         if all(each.value.startswith(APART) for each in group):
@@ -94,7 +97,8 @@ def mount_changed(facts: Facts) -> Look:
         if not read and any(each.trials for each in group):
             blind.append(f"what {arm} mounts at {target} is known of no trial")
         if mixed(group):
-            found.append(Found("mount_changed", "error", f"{arm} {target}", f"what {arm} mounts at {target} was {story(group)}"))
+            severity, was = ("error", "was") if sure(group) else ("warning", "may have changed: it was")
+            found.append(Found("mount_changed", severity, f"{arm} {target}", f"what {arm} mounts at {target} {was} {story(group)}"))
     return Look(judged, of, "mounts of trials", tuple(found), "; ".join(blind) if not judged else "")
 
 
@@ -120,7 +124,8 @@ RULES: tuple[Rule, ...] = (
         "error",
         "Files that an arm mounts were changed while its campaign ran: trials before and after it are of two arms under one name.",
         "Put the old files back and void what ran with the new ones, with the whole blocks (`marathonctl void --pair`; `arms show` and "
-        "`show` say which trials had what); or begin a new campaign.",
+        "`show` say which trials had what); or begin a new campaign. A warning compared names, sizes and times alone: a copy has other "
+        "times.",
         mount_changed,
         ("a18",),
     ),

@@ -16,7 +16,7 @@ from marathond.core.differing import Differing
 from marathond.core.disclosure import Conditions
 from marathond.core.errors import Refused
 from marathond.core.model import Unrunnable
-from marathond.core.mounts import HELD, WHOLE, refusal
+from marathond.core.mounts import HELD, refusal
 from marathond.core.text import printable
 from marathond.ledger.verbs.context import TrialContext, cell_context, task_of_trial
 from marathond.ledger.verbs.contrasts import declare
@@ -261,9 +261,9 @@ def _arm(c: sqlite3.Connection, campaign_id: int, arm: ArmRow) -> bool:
         return True
     if (why := _arm_changed(stored, arm)) is not None:
         raise Refused(why)
-    other = [each for each in remounted(c, campaign_id, {arm.name: arm.held}) if each.now.startswith(WHOLE)]
+    other = [each for each in remounted(c, campaign_id, {arm.name: arm.held}) if each.sure]
     if other:
-        # Not for names, sizes and times alone: a copy of the same files has other times.  That, too, is a finding.
+        # Not for names, sizes and times alone: a copy of the same files has other times.  That, too, is a warning.
         raise Refused("; ".join(refusal(each) for each in other))
     return False
 

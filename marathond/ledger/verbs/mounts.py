@@ -14,15 +14,16 @@ NEVER = f"{UNREAD}an earlier version ran it"
 
 
 def remounted(c: sqlite3.Connection, campaign_id: int, now: Mapping[str, Mapping[str, str]]) -> tuple[Held, ...]:
-    """Mounts whose content is not what the arm was submitted with; of arms that an earlier version submitted, not what their first trial
-    had.
+    """Mounts whose content is not what the arm's first trial had; before there is one that knows, not what it was submitted with.
+
+    What ran counts: of an arm that was edited after its submission and before its first trial, the older content would be another arm.
 
     :param now: arm to target to value; what is not known is left out.
     """
     found: list[Held] = []
     for arm_id, name, data in _arms(c, campaign_id, now):
         mounts = data.get("mounts") or []
-        was = first_held(c, arm_id, mounts) | {target: value for target, value in submitted(data).items() if known(value)}
+        was = {target: value for target, value in submitted(data).items() if known(value)} | first_held(c, arm_id, mounts)
         found += changed(name, mounts, was, now[name])
     return tuple(found)
 
