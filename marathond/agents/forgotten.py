@@ -12,6 +12,7 @@ import anyio
 
 from marathond.core.errors import EngineTimeout, EngineUnreachable, NotFound
 from marathond.ports.agent import Environment
+from marathond.ports.engine import Engine
 
 POLL_S, PAUSE_S = 2.0, 1.0
 LOOKS = 2
@@ -28,13 +29,18 @@ async def until_gone(env: Environment, name: str, status: str) -> None:
     missed = 0
     while True:
         try:
-            processes = await patiently(lambda: env.engine.processes(env.container_id))
+            seen = await patiently(lambda: runs(env.engine, env.container_id, name, status))
         except NotFound:
             return
-        missed = 0 if any(name in process.argv and status in process.argv for process in processes) else missed + 1
+        missed = 0 if seen else missed + 1
         if missed == LOOKS:
             return
         await anyio.sleep(POLL_S)
+
+
+async def runs(engine: Engine, container_id: str, name: str, status: str) -> bool:
+    """Whether such a process is listed now.  Raises EngineError."""
+    return any(name in process.argv and status in process.argv for process in await engine.processes(container_id))
 
 
 async def patiently(call: Callable[[], Awaitable[Answer]]) -> Answer:

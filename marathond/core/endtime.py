@@ -15,6 +15,10 @@ from marathond.core.names import EndedBy
 
 CLOSE_MS = 2_000
 """Between the last moment at which the agent is known to have run and the look that found it ended: no absence worth a word."""
+SHORT_MS = 15_000
+"""So short a time in which nobody looked needs no word of somebody else's, where there is none."""
+HEARD_MS = 120_000
+"""A driver that has been there for so long has heard all there was to hear: what it decides on, it decides now."""
 SLACK_MS = 1_500
 """A file's time and codex's seconds are of the wall clock, the latter whole ones: so far they may lie outside of what is possible."""
 
@@ -30,11 +34,13 @@ class TimeSource(StrEnum):
     UNKNOWN = "unknown"
 
 
+_TOLD = frozenset({TimeSource.FILE, TimeSource.CODEX})
+
 WORDS: Mapping[TimeSource, str] = {
     TimeSource.WATCHED: "",
-    TimeSource.FILE: "by its status file: no daemon looked",
-    TimeSource.CODEX: "by codex's word of its last turn: no daemon looked",
-    TimeSource.UNKNOWN: "no daemon looked, and nothing tells when",
+    TimeSource.FILE: "by its status file: nobody looked all the time",
+    TimeSource.CODEX: "by codex's word of its last turn: nobody looked all the time",
+    TimeSource.UNKNOWN: "nobody looked all the time, and nothing tells when",
 }
 """For people, behind the time."""
 
@@ -51,7 +57,8 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """``at_ms`` None: nobody knows.  ``mute``: nothing was left that could tell, as the container's timer would have."""
+    """``at_ms`` None: nobody knows.  ``mute``: nothing was left that could tell, as the container's timer would have, and a daemon that
+    was about to end it had said so before."""
 
     at_ms: int | None
     source: TimeSource
@@ -66,15 +73,20 @@ def of_process(watched: Watched, *, seen_ms: int, written_ms: int | None) -> End
     """
     if watched.alive or seen_ms - watched.before_ms <= CLOSE_MS:
         return Ended(seen_ms, TimeSource.WATCHED)
-    return _told(written_ms, watched.before_ms, seen_ms, TimeSource.FILE)
+    told = _told(written_ms, watched.before_ms, seen_ms, TimeSource.FILE)
+    if told.at_ms is None and seen_ms - watched.before_ms <= SHORT_MS:
+        return Ended(seen_ms, TimeSource.WATCHED)
+    return told
 
 
-def of_driver(watched: Watched, *, started_ms: int, seen_ms: int, word_ms: int | None) -> Ended:
+def of_driver(*, since_ms: int, started_ms: int, seen_ms: int, word_ms: int | None) -> Ended:
     """The end that a driver decided on.  The server goes on without one, so it being alive says nothing.
 
+    :param since_ms: from then on a driver was there without a gap; an engine that breaks is none, for it is not asked.
     :param word_ms: when the last turn ended, by the harness's own word; None: it has none.
     """
-    if watched.since_ms <= started_ms or (word_ms is not None and watched.since_ms <= word_ms + SLACK_MS):
+    heard = since_ms <= started_ms or seen_ms - since_ms > HEARD_MS
+    if heard or (word_ms is not None and since_ms <= word_ms + SLACK_MS):
         return Ended(seen_ms, TimeSource.WATCHED)
     return _told(word_ms, started_ms, seen_ms, TimeSource.CODEX)
 
@@ -95,9 +107,11 @@ def judged(by: EndedBy, ended: Ended, *, seen_ms: int, deadline_ms: int | None, 
     if deadline_ms is None:
         return by, None
     over_ms = max(0, (seen_ms if ended.at_ms is None else ended.at_ms) - deadline_ms)
-    too_early = ended.source is TimeSource.FILE and over_ms < timer_ms - SLACK_MS
+    too_early = ended.at_ms is not None and over_ms < timer_ms - SLACK_MS
     if killed and over_ms and not too_early and not ended.mute:
         return EndedBy.TIMER, min(over_ms, timer_ms)
+    if ended.source in _TOLD and over_ms > SLACK_MS:  # with somebody there it would have been ended by it
+        return EndedBy.DEADLINE, over_ms
     # At the latest when the timer would have fired; when exactly, nobody may know.
     return by, None if ended.at_ms is None and over_ms else over_ms
 

@@ -1,7 +1,7 @@
 """Whether somebody looked while an agent ran, so that its end has a time.
 
-Owns the beats of one watch: a gap between them is a daemon that was frozen or a host that slept, a break an engine that could not be
-asked.  What follows for the end's time is core/endtime.py.  Must not know deadlines.
+Owns the beats of one watch: a gap between them is a daemon that was frozen, a break an engine that could not be asked.  What follows for
+the end's time is core/endtime.py.  Must not know deadlines.
 Race prevented: a daemon that wakes up hears of the end before the beat that would have told of its sleep, so the gap is looked for once
 more when the end is known.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import anyio
 
+from marathond.agents.forgotten import runs
 from marathond.agents.pinned import written_ms
 from marathond.core.endtime import Ended, TimeSource, Watched, of_driver, of_process
 from marathond.core.errors import EngineError
@@ -17,36 +18,46 @@ from marathond.flow.world import World
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ports.agent import AgentEnd
 
+AGENT, STATUS = "marathond-agent", "exit-status"
+"""Name of the agent's process, and of the file that it is told to write (agents/command.py, agents/codex/server.py)."""
 BEAT_S = 5.0
 LATE_MS = 10_000
-"""A beat that is later than this was missed; a loaded host's are late by less."""
+"""A beat that is later than this was missed; a loaded host's are late by less.  Two beats' time lie between two of them at most."""
 
 
 class Presence:
     """Of one life at one agent."""
 
-    def __init__(self, world: World, trial_id: int, row: AgentRow, *, recovered: bool) -> None:
+    def __init__(self, world: World, trial_id: int, row: AgentRow, container_id: str, *, recovered: bool) -> None:
         """``recovered``: another life started it, and it may have ended since."""
-        self._world, self._trial_id, self._row = world, trial_id, row
-        self._beat_ms, self._breaks = row.started_mono_ms, world.engine_breaks
+        self._world, self._trial_id, self._row, self._container_id = world, trial_id, row, container_id
+        # What is between the start and here, in the same life, is no absence: a gateway that is slow to take a deadline, a slow engine.
+        self._beat_ms, self._breaks = world.clock.mono_ms(), world.engine_breaks
         self._watched = Watched(row.started_mono_ms, row.started_mono_ms, alive=not recovered)
+        self._heard_since_ms = self._settled_ms = row.started_mono_ms
         if recovered:
             self._gap()
-        self._beat()
+            self._heard_since_ms = self._beat_ms
         self.cut = False
-        """It was we who ended it, so it ran until then."""
+        """It was we who ended it."""
+        self.unsure = False
+        """Whether it had not ended before we did, nobody could tell in time."""
 
     async def keep(self, exec_id: str) -> None:
         """Never returns."""
         while True:
-            await self._ask(exec_id)
+            with anyio.move_on_after(BEAT_S):  # a slow engine must not make the next beat late
+                await self._ask(exec_id)
             await anyio.sleep(BEAT_S)
             self._beat()
 
     def _beat(self) -> None:
         now_ms, breaks = self._world.clock.mono_ms(), self._world.engine_breaks
-        if now_ms - self._beat_ms > BEAT_S * 1000 + LATE_MS or breaks != self._breaks:
+        late = now_ms - self._beat_ms > 2 * BEAT_S * 1000 + LATE_MS
+        if late or breaks != self._breaks:
             self._gap()
+        if late:
+            self._heard_since_ms = now_ms
         self._beat_ms, self._breaks = now_ms, breaks
 
     def _gap(self) -> None:
@@ -59,31 +70,36 @@ class Presence:
             return
         asked_ms = self._world.clock.mono_ms()
         try:
-            info = await self._world.engine.inspect_exec(exec_id)
+            engine = self._world.engine
+            info = await engine.inspect_exec(exec_id)
+            # An exec that a restart under live-restore forgot is there as a process.
+            running = await runs(engine, self._container_id, AGENT, STATUS) if info is None else info.running
         except EngineError:
             self._gap()
             return
-        if info is not None and info.running:
+        if running:
             self._watched = Watched(self._watched.since_ms, asked_ms, alive=True)
 
     def away_at(self, mono_ms: int) -> bool:
-        """Whether nobody looked then, and somebody does only since."""
+        """Whether nobody was there then, and somebody is only since."""
         self._beat()
-        return self._watched.since_ms > mono_ms
+        return self._heard_since_ms > mono_ms
 
     def settle(self) -> None:
-        """Its end is known, by whatever was heard first."""
+        """Its end is known, by whatever was heard first; what proves its death takes time that is not its own."""
         self._beat()
+        self._settled_ms = self._world.clock.mono_ms()
 
     def ended(self, end: AgentEnd | None, *, seen_ms: int) -> Ended:
-        """``seen_ms``: after its death was proven."""
+        """``seen_ms``: after its death was proven, for one that ran until then."""
         if self.cut or end is None:
-            return Ended(seen_ms, TimeSource.WATCHED)
+            return Ended(None, TimeSource.UNKNOWN) if self.unsure else Ended(seen_ms, TimeSource.WATCHED)
         if self._row.exec_id is None:  # nothing ran
             return Ended(self._row.started_mono_ms, TimeSource.WATCHED)
+        started_ms, seen_ms = self._row.started_mono_ms, self._settled_ms
         if end.source == "driver":
-            return of_driver(self._watched, started_ms=self._row.started_mono_ms, seen_ms=seen_ms, word_ms=self._mono_ms(end.at_ms))
-        written = written_ms(self._world.run_dir(self._trial_id).ctl / "exit-status")
+            return of_driver(since_ms=self._heard_since_ms, started_ms=started_ms, seen_ms=seen_ms, word_ms=self._mono_ms(end.at_ms))
+        written = written_ms(self._world.run_dir(self._trial_id).ctl / STATUS)
         return of_process(self._watched, seen_ms=seen_ms, written_ms=self._mono_ms(written))
 
     def _mono_ms(self, wall_ms: int | None) -> int | None:

@@ -31,6 +31,8 @@ from marathond.ports.engine import ContainerInfo
 
 SESSION = "agent session"
 """Name of the fact that holds the host's pid of the agent's first process, which is also its session's number."""
+CUT = "ended by us"
+"""Name of the fact that says that a daemon was about to end the agent, and by what."""
 KILLED = 137
 TIMER_GRACE_S = 30
 """The container's own timer fires this much after the deadline: it is for a daemon that is away, not a rival of the one that is here."""
@@ -106,7 +108,7 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm, *, re
         model_surplus=functools.partial(_surplus, world, context.trial_id) if world.fixed.gateway is not None else None,
     )
     end: AgentEnd | None = AgentEnd(None, "exec") if row.exec_id is None else None
-    presence = Presence(world, context.trial_id, row, recovered=recovered)
+    presence = Presence(world, context.trial_id, row, container_id, recovered=recovered)
     if row.exec_id is not None:
         await _note_session(world, context.trial_id, row.exec_id)
         end = await _ended(world, context, env, agent, row.exec_id, presence)
@@ -127,6 +129,9 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm, *, re
 
 async def _ended(world: World, context: TrialContext, env: Environment, agent: Agent, exec_id: str, presence: Presence) -> AgentEnd | None:
     """The agent's own end or its budget's; None: the deadline."""
+    if (before := await _cut_before(world, context.trial_id)) is not None:
+        presence.cut = True
+        return _cut(before)
     end: AgentEnd | None = None
     over = EndedBy.DEADLINE
     failed: Exception | None = None
@@ -154,6 +159,10 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
         group.start_soon(budgets, name="budgets")
         group.start_soon(presence.keep, exec_id, name="presence")
     presence.settle()
+    if presence.unsure and isinstance(failed, GateFailed):
+        # Its time was over before anybody was there again: what its driver met after that is no failure of a trial that still had time.
+        log.info("failed_after_its_time", trial=trial_label(context.trial_id), error=str(failed))
+        failed = None
     if failed is not None:
         raise failed
     if end is not None:
@@ -161,13 +170,27 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
     known = await _ended_before_us(world, exec_id)
     if known is not None:
         return known
+    # Written before it is done: of a daemon that is killed between the kill and the row, the next one would find an agent that somebody
+    # killed, and call that the agent's own end.
+    fact = Fact(CUT, over.value, "said before it was done")
+    await world.ledger.write(trials.facts, context.trial_id, [fact], now_ms=world.clock.wall_ms())
     with anyio.move_on_after(HALT_S):
         try:
             await agent.halt(env, exec_id)
         except (EngineError, GateFailed) as error:
             log.warning("halt_failed", trial=trial_label(context.trial_id), error=str(error))
     presence.cut = True
+    return _cut(over)
+
+
+def _cut(over: EndedBy) -> AgentEnd | None:
     return None if over is EndedBy.DEADLINE else AgentEnd(None, "driver", over)
+
+
+async def _cut_before(world: World, trial_id: int) -> EndedBy | None:
+    """What an earlier life was about to end it by."""
+    said = await world.ledger.read(trials.fact, trial_id, CUT)
+    return None if said is None else EndedBy(said)
 
 
 async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_id: str, presence: Presence) -> EndedBy:
@@ -182,7 +205,7 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_i
         deadline = deadline_mono_ms(row, 0)
         await anyio.sleep(math.inf if deadline is None else max(0, deadline - world.clock.mono_ms()) / 1000)
         if deadline is not None and presence.away_at(deadline):
-            await _first_look(world, exec_id, driven=False)
+            await _first_look(world, exec_id, presence, driven=False)
         return EndedBy.DEADLINE
     cap, known, noted = world.fixed.trial_cap_nusd, False, row.credit_ms
     told: tuple[int | None, int] | None = None
@@ -201,7 +224,7 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_i
         left_s = math.inf if deadline is None else (deadline - world.clock.mono_ms()) / 1000
         if left_s <= 0 and known:
             if deadline is not None and presence.away_at(deadline):
-                await _first_look(world, exec_id, driven=True)
+                await _first_look(world, exec_id, presence, driven=True)
             return EndedBy.DEADLINE
         if cap is not None and await world.ledger.read(usage.cost_nusd, trial_id) >= cap:
             return EndedBy.MONEY
@@ -211,13 +234,15 @@ async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_i
         known = left_s <= 0
 
 
-async def _first_look(world: World, exec_id: str, *, driven: bool) -> None:
+async def _first_look(world: World, exec_id: str, presence: Presence, *, driven: bool) -> None:
     """The deadline passed while nobody looked: time to learn whether the agent had ended by then, where its exec alone does not tell.
 
-    A driven agent's server goes on after its last turn, and an exec that the engine has forgotten is looked for among the processes.
+    A driven agent's server goes on after its last turn, and an exec that the engine has forgotten is looked for among the processes.  Who
+    has not said so by then may have ended before or not: that is told.
     """
     info = await world.look(lambda: world.engine.inspect_exec(exec_id))
     if info is None or (driven and info.running):
+        presence.unsure = True
         await anyio.sleep(FIRST_LOOK_S)
 
 

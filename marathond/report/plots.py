@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.compare.result import Comparison, ContrastResult, Interval, Metric, Spread
 from marathond.core.results import CellResult, Results
+from marathond.core.text import plural
 from marathond.report.blocks import (
     Curve,
     Dot,
@@ -151,7 +152,11 @@ def budget_panels(comparison: Comparison, results: Sequence[Results]) -> Iterabl
     for arm in comparison.arms:
         others = [Curve(path, "other") for name, path in paths.items() if name != arm.arm] if len(paths) <= OTHERS_AT_MOST else []
         best = max((point.solved for point in arm.budget), default=0.0)
+        cells = (cell for one in results for cell in one.of_arm(arm.arm))
+        untimed = sum(cell.state == "done" and cell.reward == 1 and cell.agent_s is None for cell in cells)
         text = f"{percent(best)} solved in the end"
+        if untimed:  # at their own times, which nobody knows, the curve would be higher
+            text += f", and {plural(untimed, 'cell')} more after a time that is not known"
         panels.append(Panel(word(arm.arm), text, f"{word(arm.arm)}: {text}", (*others, Curve(paths[arm.arm], "main"))))
     legend = "share of the arm's done cells that were solved by an agent that had ended by then"
     legend += "; thin lines: the other arms" if len(paths) <= OTHERS_AT_MOST else ""

@@ -112,9 +112,9 @@ async def test_c19_the_time_of_an_agent_is_its_own(docker_host: str, tmp_path: P
         ended_by, agent_s, overrun_s, budget_ended, source = rows["never"]
         assert (ended_by, budget_ended, source) == ("timer", 1, "file") and abs(agent_s - timer_s) < 1 and 29 <= overrun_s <= 30
         for arm, words in {
-            "ends": f"ended by agent after {span_s(rows['ends'][1])} (by its status file: no daemon looked), exit code 3",
-            "mute": "ended by agent after a time that is not known (no daemon looked, and nothing tells when)",
-            "never": "(by its status file: no daemon looked), exit code 137 (the engine's word), overran by 30s",
+            "ends": f"ended by agent after {span_s(rows['ends'][1])} (by its status file: nobody looked all the time), exit code 3",
+            "mute": "ended by agent after a time that is not known (nobody looked all the time, and nothing tells when)",
+            "never": "(by its status file: nobody looked all the time), exit code 137 (the engine's word), overran by 30s",
         }.items():
             said = await shown(rig, away.run[arm].name)
             assert words in said, said
@@ -157,4 +157,4 @@ async def test_c19_a_turn_that_ended_while_nobody_listened_ended_when_codex_says
         assert go_s - started_s - 1 <= agent_s <= over_s - started_s + 0.1  # codex tells whole seconds
         receipt = json.loads(rig.one("SELECT receipt_json FROM receipt"))
         assert receipt["time"]["ran_ms"] == round(agent_s * 1000)
-        assert "(by codex's word of its last turn: no daemon looked)" in await shown(rig, "t0001")
+        assert "(by codex's word of its last turn: nobody looked all the time)" in await shown(rig, "t0001")

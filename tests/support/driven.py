@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -23,8 +23,9 @@ class Driven:
     exec_id: str
 
     async def wait(self, patience_s: float = PATIENCE_S) -> AgentEnd:
+        """Without the moment of the last turn's end, which is the clock's."""
         with anyio.fail_after(patience_s):
-            return await self.trial.agent.wait(self.trial.env, self.exec_id)
+            return replace(await self.trial.agent.wait(self.trial.env, self.exec_id), at_ms=None)
 
     async def log(self, kind: str) -> list[dict[str, Any]]:
         return [dict(entry.detail) for entry in await self.trial.env.log.entries() if entry.kind == kind]

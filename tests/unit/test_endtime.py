@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marathond.agents.pinned import written_ms
-from marathond.core.endtime import WORDS, Ended, TimeSource, Watched, judged, of_driver, of_process, told_in
+from marathond.core.endtime import HEARD_MS, SHORT_MS, WORDS, Ended, TimeSource, Watched, judged, of_driver, of_process, told_in
 from marathond.core.names import EndedBy
 
 START, LIMIT, LOOK = 1_000_000, 60_000, 1_101_000
@@ -55,7 +55,7 @@ def test_c19_the_containers_timer_is_told_by_its_time_and_by_its_word() -> None:
     timer = of_process(AWAY, seen_ms=LOOK, written_ms=START + LIMIT + TIMER_MS + 200)
     assert by(timer, killed=True) == (EndedBy.TIMER, TIMER_MS)
     early = of_process(AWAY, seen_ms=LOOK, written_ms=START + LIMIT + 10_000)
-    assert by(early, killed=True) == (EndedBy.AGENT, 10_000)
+    assert by(early, killed=True) == (EndedBy.DEADLINE, 10_000), "its deadline was over, and nobody there to end it"
     mute = of_process(AWAY, seen_ms=LOOK, written_ms=None)
     assert by(mute, killed=True) == (EndedBy.AGENT, None), "the timer leaves a word before it kills"
     forged = of_process(AWAY, seen_ms=LOOK, written_ms=0)
@@ -69,14 +69,32 @@ def test_a_deadline_that_was_ours_is_overrun_by_what_it_was_and_none_has_no_over
 
 
 def test_a_drivers_end_is_codexs_word_of_the_last_turn_where_nobody_heard_it() -> None:
-    alive = Watched(since_ms=1_100_000, before_ms=START, alive=True)
-    assert of_driver(alive, started_ms=START, seen_ms=LOOK, word_ms=START + 12_000) == Ended(START + 12_000, TimeSource.CODEX)
-    assert of_driver(alive, started_ms=START, seen_ms=LOOK, word_ms=1_100_500) == Ended(LOOK, TimeSource.WATCHED)
-    assert of_driver(alive, started_ms=START, seen_ms=LOOK, word_ms=None).source is TimeSource.UNKNOWN
-    assert of_driver(alive, started_ms=START, seen_ms=LOOK, word_ms=START - 10_000).source is TimeSource.UNKNOWN
-    always = Watched(since_ms=START, before_ms=START, alive=True)
+    def driver(word_ms: int | None, *, since_ms: int = 1_100_000, seen_ms: int = LOOK) -> Ended:
+        return of_driver(since_ms=since_ms, started_ms=START, seen_ms=seen_ms, word_ms=word_ms)
+
+    assert driver(START + 12_000) == Ended(START + 12_000, TimeSource.CODEX)
+    assert driver(1_100_500) == Ended(LOOK, TimeSource.WATCHED)
+    assert driver(None).source is TimeSource.UNKNOWN and driver(START - 10_000).source is TimeSource.UNKNOWN
     for word in (None, START + 12_000):  # a driver that rests before it ends the run
-        assert of_driver(always, started_ms=START, seen_ms=LOOK, word_ms=word) == Ended(LOOK, TimeSource.WATCHED)
+        assert driver(word, since_ms=START) == Ended(LOOK, TimeSource.WATCHED)
+        late = 1_100_000 + HEARD_MS + 1  # one that came back long before it decided on the end
+        assert driver(word, seen_ms=late) == Ended(late, TimeSource.WATCHED)
+
+
+def test_an_end_known_to_lie_after_the_deadline_is_the_deadlines_as_if_somebody_had_been_there() -> None:
+    assert by(Ended(START + LIMIT + 11_000, TimeSource.FILE)) == (EndedBy.DEADLINE, 11_000)
+    assert by(Ended(START + LIMIT + 11_000, TimeSource.CODEX), by=EndedBy.TURN_CAP) == (EndedBy.DEADLINE, 11_000)
+    assert by(Ended(START + LIMIT + 1_000, TimeSource.CODEX)) == (EndedBy.AGENT, 1_000), "codex tells whole seconds"
+
+
+def test_a_short_time_without_anybody_needs_no_word_where_there_is_none() -> None:
+    short = Watched(since_ms=LOOK - 3_000, before_ms=LOOK - SHORT_MS, alive=False)
+    assert of_process(short, seen_ms=LOOK, written_ms=None) == Ended(LOOK, TimeSource.WATCHED)
+    assert of_process(short, seen_ms=LOOK, written_ms=LOOK - 9_000) == Ended(LOOK - 9_000, TimeSource.FILE)
+
+
+def test_what_was_killed_at_its_deadline_before_anybody_could_ask_is_the_deadlines_without_a_time() -> None:
+    assert by(Ended(None, TimeSource.UNKNOWN), by=EndedBy.DEADLINE) == (EndedBy.DEADLINE, None)
 
 
 def test_each_source_has_words_and_what_is_written_is_read_again() -> None:

@@ -19,8 +19,9 @@ from marathond.report import html
 from marathond.report.blocks import Document, Forest, HeatMap, Line, Panels, Section, Strips, Table, prose
 from marathond.report.document import document, make
 from marathond.report.page import page
+from marathond.report.plots import budget_panels
 from marathond.report.tables import to_csv
-from tests.support.some_results import T0, a_campaign, some_results
+from tests.support.some_results import T0, a_campaign, a_cell, some_results
 
 EVIL = "</title></style><script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}{% raw %}\x1b[31m\u202e\x00"
 LONG = "x" * 5_000
@@ -254,3 +255,14 @@ def test_templates_ship_with_the_package() -> None:
     """They lie inside the package, which is what the wheel takes whole, and are found from there in an editable install, too."""
     assert html.TEMPLATES.parent == Path(marathond.report.__file__).parent
     assert {path.name for path in html.TEMPLATES.iterdir()} == {"report.html.j2", "figures.html.j2", "report.css"}
+
+
+def test_a_solved_cell_whose_time_nobody_knows_is_told_beside_the_curve_that_leaves_it_out() -> None:
+    cells = [a_cell("t", "one", replicate, 1.0, agent_s=None if replicate == 1 else 60.0) for replicate in range(1, 5)]
+    cells += [a_cell("t", "two", replicate, 1.0, agent_s=60.0) for replicate in range(1, 5)]
+    results = some_results(cells)
+    (panels,) = [block for block in budget_panels(compare(results), [results]) if isinstance(block, Panels)]
+    assert [panel.text for panel in panels.panels] == [
+        "75 % solved in the end, and 1 cell more after a time that is not known",
+        "100 % solved in the end",
+    ]

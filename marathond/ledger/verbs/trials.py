@@ -131,6 +131,12 @@ def facts(c: sqlite3.Connection, trial_id: int, facts: Sequence[Fact], *, now_ms
     )
 
 
+def fact(c: sqlite3.Connection, trial_id: int, name: str) -> str | None:
+    """Its value; None: it was not written."""
+    row = c.execute("SELECT value FROM trial_fact WHERE trial_id = ? AND name = ?", (trial_id, name)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def agent_started(
     c: sqlite3.Connection,
     trial_id: int,
