@@ -89,8 +89,12 @@ SEARCHED = {"unverified": 5040, "unverified too": 5054, "unverified again": 5056
 """Seeds that were looked for: what they show, dice show once in ten."""
 
 
+PICKED = {"undead": 5201}
+"""Of a script by hand, where it shows what it is for in one seed of five."""
+
+
 def _seed(name: str) -> int:
-    return SEARCHED.get(name) or 5001 + NAMED.index(name)
+    return SEARCHED.get(name) or PICKED.get(name) or 5001 + NAMED.index(name)
 
 
 QUICK = {"arms": ("nothing", "plain"), "tasks": ("offline", "uploads"), "replicates": 2}
