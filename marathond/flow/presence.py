@@ -38,8 +38,8 @@ class Presence:
         if recovered:
             self._gap()
             self._heard_since_ms = self._beat_ms
-        self.cut = False
-        """It was we who ended it."""
+        self._cut = False
+        self._cut_at_ms: int | None = None
         self.unsure = False
         """Whether it had not ended before we did, nobody could tell in time."""
 
@@ -85,6 +85,10 @@ class Presence:
         self._beat()
         return self._heard_since_ms > mono_ms
 
+    def cut_by_us(self, at_ms: int | None = None) -> None:
+        """It was we who ended it: now, or (since 1970) in an earlier life."""
+        self._cut, self._cut_at_ms = True, at_ms
+
     def settle(self) -> None:
         """Its end is known, by whatever was heard first; what proves its death takes time that is not its own."""
         self._beat()
@@ -92,8 +96,10 @@ class Presence:
 
     def ended(self, end: AgentEnd | None, *, seen_ms: int) -> Ended:
         """``seen_ms``: after its death was proven, for one that ran until then."""
-        if self.cut or end is None:
-            return Ended(None, TimeSource.UNKNOWN) if self.unsure else Ended(seen_ms, TimeSource.WATCHED)
+        if self._cut or end is None:
+            cut_ms = self._mono_ms(self._cut_at_ms)
+            at_ms = seen_ms if cut_ms is None else min(max(cut_ms, self._row.started_mono_ms), seen_ms)
+            return Ended(None, TimeSource.UNKNOWN) if self.unsure else Ended(at_ms, TimeSource.WATCHED)
         if self._row.exec_id is None:  # nothing ran
             return Ended(self._row.started_mono_ms, TimeSource.WATCHED)
         started_ms, seen_ms = self._row.started_mono_ms, self._settled_ms

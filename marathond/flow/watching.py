@@ -129,9 +129,11 @@ async def watch(world: World, context: TrialContext, task: Task, arm: Arm, *, re
 
 async def _ended(world: World, context: TrialContext, env: Environment, agent: Agent, exec_id: str, presence: Presence) -> AgentEnd | None:
     """The agent's own end or its budget's; None: the deadline."""
-    if (before := await _cut_before(world, context.trial_id)) is not None:
-        presence.cut = True
-        return _cut(before)
+    if (before := await world.ledger.read(trials.fact, context.trial_id, CUT)) is not None:
+        # An earlier life was about to end it.  What runs still is ended now; else it ran until then, not for as long as nobody was there.
+        over, at_ms = EndedBy(before[0]), before[1]
+        presence.cut_by_us(None if await _ended_before_us(world, exec_id) is None else at_ms)
+        return _cut(over)
     end: AgentEnd | None = None
     over = EndedBy.DEADLINE
     failed: Exception | None = None
@@ -179,18 +181,12 @@ async def _ended(world: World, context: TrialContext, env: Environment, agent: A
             await agent.halt(env, exec_id)
         except (EngineError, GateFailed) as error:
             log.warning("halt_failed", trial=trial_label(context.trial_id), error=str(error))
-    presence.cut = True
+    presence.cut_by_us()
     return _cut(over)
 
 
 def _cut(over: EndedBy) -> AgentEnd | None:
     return None if over is EndedBy.DEADLINE else AgentEnd(None, "driver", over)
-
-
-async def _cut_before(world: World, trial_id: int) -> EndedBy | None:
-    """What an earlier life was about to end it by."""
-    said = await world.ledger.read(trials.fact, trial_id, CUT)
-    return None if said is None else EndedBy(said)
 
 
 async def _over_budget(world: World, context: TrialContext, agent: Agent, exec_id: str, presence: Presence) -> EndedBy:

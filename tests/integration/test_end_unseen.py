@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -13,6 +15,7 @@ import pytest
 
 import marathond
 from marathond.core.text import span
+from marathond.ledger.connect import connect
 from marathond.practice.script import Practice
 from tests.support.model_rig import model_rig
 from tests.support.process_rig import ProcessRig
@@ -122,6 +125,33 @@ async def test_c19_the_time_of_an_agent_is_its_own(docker_host: str, tmp_path: P
             folder = rig.one("SELECT folder FROM v_trial WHERE arm = ?", arm)
             timing = json.loads((rig.root / "out" / folder / "result.json").read_text())["agent_execution"]
             assert (timing["finished_at"] is not None) is timed
+
+
+def kill_session(number: int) -> None:
+    """All processes of it, its leader included."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[3]) == number:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+
+
+async def test_c19_what_a_daemon_was_about_to_end_when_it_was_killed_did_not_end_by_itself(docker_host: str, tmp_path: Path) -> None:
+    """It had said so, and killed the agent's whole session; there is no status file, and the next life comes later."""
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=600.0)], arms={"never": ARMS["never"]}) as rig:
+        await rig.agent_runs(1)
+        await rig.kill()
+        session = int(rig.one("SELECT value FROM trial_fact WHERE name = 'agent session'"))
+        with closing(connect(rig.ledger_path, mode="rw")) as conn:
+            at_ms = time.time_ns() // 1_000_000
+            conn.execute("INSERT INTO trial_fact VALUES (1, 'ended by us', 'deadline', 'said before it was done', ?)", (at_ms,))
+        cut_s = time.monotonic() - rig.one("SELECT started_mono_ms FROM trial_agent") / 1000
+        kill_session(session)
+        await anyio.sleep(3.0)
+        await rig.start()
+        await rig.until_done()
+        ((_, ended_by, agent_s, overrun_s, budget_ended, source),) = rig.sql(ROW)
+        assert (ended_by, overrun_s, budget_ended, source) == ("deadline", 0.0, 1, "watched"), rig.story()
+        assert abs(agent_s - cut_s) < 1
 
 
 @pytest.mark.parametrize("drive", ["turn", "goal"])

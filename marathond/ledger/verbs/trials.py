@@ -131,10 +131,10 @@ def facts(c: sqlite3.Connection, trial_id: int, facts: Sequence[Fact], *, now_ms
     )
 
 
-def fact(c: sqlite3.Connection, trial_id: int, name: str) -> str | None:
-    """Its value; None: it was not written."""
-    row = c.execute("SELECT value FROM trial_fact WHERE trial_id = ? AND name = ?", (trial_id, name)).fetchone()
-    return None if row is None else str(row[0])
+def fact(c: sqlite3.Connection, trial_id: int, name: str) -> tuple[str, int] | None:
+    """Its value and when it was written; None: it was not."""
+    row = c.execute("SELECT value, at_ms FROM trial_fact WHERE trial_id = ? AND name = ?", (trial_id, name)).fetchone()
+    return None if row is None else (row[0], row[1])
 
 
 def agent_started(
