@@ -112,8 +112,9 @@ def judged(by: EndedBy, ended: Ended, *, seen_ms: int, deadline_ms: int | None, 
         return EndedBy.TIMER, min(over_ms, timer_ms)
     if ended.source in _TOLD and over_ms > SLACK_MS:  # with somebody there it would have been ended by it
         return EndedBy.DEADLINE, over_ms
-    # At the latest when the timer would have fired; when exactly, nobody may know.
-    return by, None if ended.at_ms is None and over_ms else over_ms
+    # One that we ended was there until then, so it may have worked for so long: whether that is too long is asked of a person.  One that
+    # ended by itself did so at the latest when the timer would have fired; when exactly, nobody may know.
+    return by, None if ended.at_ms is None and over_ms and by is not EndedBy.DEADLINE else over_ms
 
 
 DETAIL = "time_source"

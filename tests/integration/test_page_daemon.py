@@ -64,7 +64,7 @@ async def test_a_page_that_cannot_be_served_is_a_finding_and_the_daemon_goes_on(
         page = await asked(f"{url}/")
         assert "marathond" in page and "test" in page
         shown = await asked(f"{url}/trial/t0001")
-        assert "t0001" in shown and "environment up" in shown
+        assert "t0001" in shown and "environment_up" in shown
         assert 'marathond_trials_live{campaign="test",phase="running"} 1.0' in await asked(f"{url}/metrics")
 
         # A look that breaks, of data alone: an instant beyond the year 9999 has no words.

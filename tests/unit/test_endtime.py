@@ -94,7 +94,8 @@ def test_a_short_time_without_anybody_needs_no_word_where_there_is_none() -> Non
 
 
 def test_what_was_killed_at_its_deadline_before_anybody_could_ask_is_the_deadlines_without_a_time() -> None:
-    assert by(Ended(None, TimeSource.UNKNOWN), by=EndedBy.DEADLINE) == (EndedBy.DEADLINE, None)
+    told = by(Ended(None, TimeSource.UNKNOWN), by=EndedBy.DEADLINE)
+    assert told == (EndedBy.DEADLINE, LOOK - START - LIMIT), "it was there until then: a person is asked where that is long"
 
 
 def test_each_source_has_words_and_what_is_written_is_read_again() -> None:
