@@ -241,10 +241,10 @@ async def _all_lost(world: World, context: TrialContext) -> tuple[str, str] | No
     return "container_lost", "the daemon ended"
 
 
-async def _from_now(world: World, context: TrialContext, *rest: Any) -> None:
+async def _from_now(world: World, context: TrialContext, *rest: Any, **more: Any) -> None:
     """The time of an agent begins when somebody looks."""
     assert context.agent is not None
-    await _watch(world, replace(context, agent=replace(context.agent, started_mono_ms=world.clock.mono_ms())), *rest)
+    await _watch(world, replace(context, agent=replace(context.agent, started_mono_ms=world.clock.mono_ms())), *rest, **more)
 
 
 PLANTS["deadline begun anew at re-attachment"] = Plant(
