@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,6 +63,9 @@ def test_b07_c19_the_timer_ends_the_sessions_of_tools_too(tmp_path: Path) -> Non
         if len(pids) == 3:
             break
     try:
+        until = time.monotonic() + 60
+        while (alive(pids["tool"]) or alive(pids["inner"])) and time.monotonic() < until:
+            time.sleep(0.05)  # killed, and on a loaded machine not yet gone
         assert {name: alive(pid) for name, pid in pids.items()} == {"tool": False, "inner": False, "kept": True}
     finally:
         os.kill(pids["kept"], signal.SIGKILL)
