@@ -9,6 +9,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from marathond.agents import forgotten
 from marathond.agents.forgotten import until_gone
 from marathond.agents.pinned import open_regular
 from marathond.core.detached import detached_argv
@@ -18,9 +19,9 @@ from marathond.core.names import AgentKind
 from marathond.ports.agent import AgentEnd, Environment, Finished, GatePassed, ImageCheck, Keep, Receipt, RunDir
 from marathond.ports.engine import ExecSpec
 
-NAME, OUTPUT = "marathond-agent", "/logs/agent/output.txt"
+NAME, OUTPUT = forgotten.AGENT, "/logs/agent/output.txt"
 CTL = "/marathond/ctl"
-STATUS = f"{CTL}/exit-status"
+STATUS = f"{CTL}/{forgotten.STATUS}"
 INPUTS = "/marathond/inputs"
 INSTRUCTION = f"{INPUTS}/instruction.md"
 
@@ -133,7 +134,7 @@ class CommandAgent:
     def _from_file(self, env: Environment) -> AgentEnd:
         """What the container wrote of its own end: forgeable, so it is opened with care, bounded, and marked."""
         try:
-            stream = open_regular(env.run_dir.ctl / "exit-status")
+            stream = open_regular(env.run_dir.ctl / forgotten.STATUS)
             if stream is None:
                 return AgentEnd(None, "file")
             with stream:

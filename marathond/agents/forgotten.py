@@ -14,6 +14,8 @@ from marathond.core.errors import EngineTimeout, EngineUnreachable, NotFound
 from marathond.ports.agent import Environment
 from marathond.ports.engine import Engine
 
+AGENT, STATUS = "marathond-agent", "exit-status"
+"""Name of every agent's process, and of the file in its control folder that it is told to write."""
 POLL_S, PAUSE_S = 2.0, 1.0
 LOOKS = 2
 

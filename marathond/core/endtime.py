@@ -47,10 +47,9 @@ WORDS: Mapping[TimeSource, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """``since_ms``: from then on a daemon was there without a gap.  ``before_ms``: the agent had not ended before.  ``alive``: since
-    ``since_ms`` the engine has said once that it ran, so whatever ended it, did so while somebody looked."""
+    """``before_ms``: the agent had not ended before.  ``alive``: since the last gap the engine has said once that it ran, so whatever ended
+    it, did so while somebody looked."""
 
-    since_ms: int
     before_ms: int
     alive: bool
 

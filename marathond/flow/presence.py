@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import anyio
 
-from marathond.agents.forgotten import runs
+from marathond.agents.forgotten import AGENT, STATUS, runs
 from marathond.agents.pinned import written_ms
 from marathond.core.endtime import Ended, TimeSource, Watched, of_driver, of_process
 from marathond.core.errors import EngineError
@@ -18,8 +18,6 @@ from marathond.flow.world import World
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ports.agent import AgentEnd
 
-AGENT, STATUS = "marathond-agent", "exit-status"
-"""Name of the agent's process, and of the file that it is told to write (agents/command.py, agents/codex/server.py)."""
 BEAT_S = 5.0
 LATE_MS = 10_000
 """A beat that is later than this was missed; a loaded host's are late by less.  Two beats' time lie between two of them at most."""
@@ -33,7 +31,7 @@ class Presence:
         self._world, self._trial_id, self._row, self._container_id = world, trial_id, row, container_id
         # What is between the start and here, in the same life, is no absence: a gateway that is slow to take a deadline, a slow engine.
         self._beat_ms, self._breaks = world.clock.mono_ms(), world.engine_breaks
-        self._watched = Watched(row.started_mono_ms, row.started_mono_ms, alive=not recovered)
+        self._watched = Watched(row.started_mono_ms, alive=not recovered)
         self._heard_since_ms = self._settled_ms = row.started_mono_ms
         if recovered:
             self._gap()
@@ -62,7 +60,7 @@ class Presence:
 
     def _gap(self) -> None:
         before_ms = self._beat_ms if self._watched.alive else self._watched.before_ms
-        self._watched = Watched(self._world.clock.mono_ms(), before_ms, alive=False)
+        self._watched = Watched(before_ms, alive=False)
 
     async def _ask(self, exec_id: str) -> None:
         """After a gap: does it run still?  An engine that cannot be asked sees no end either."""
@@ -78,7 +76,7 @@ class Presence:
             self._gap()
             return
         if running:
-            self._watched = Watched(self._watched.since_ms, asked_ms, alive=True)
+            self._watched = Watched(asked_ms, alive=True)
 
     def away_at(self, mono_ms: int) -> bool:
         """Whether nobody was there then, and somebody is only since."""

@@ -12,7 +12,7 @@ from marathond.core.endtime import HEARD_MS, SHORT_MS, WORDS, Ended, TimeSource,
 from marathond.core.names import EndedBy
 
 START, LIMIT, LOOK = 1_000_000, 60_000, 1_101_000
-AWAY = Watched(since_ms=1_100_000, before_ms=START, alive=False)
+AWAY = Watched(before_ms=START, alive=False)
 """Another life started it, and this one came 100 s later and has not found it alive."""
 TIMER_MS = 30_000
 
@@ -29,7 +29,7 @@ def test_c19_an_end_that_nobody_saw_has_its_files_time_and_is_no_spent_budget() 
 
 
 def test_an_end_that_was_watched_is_the_daemons_whatever_the_file_says() -> None:
-    for watched in (Watched(START, START, alive=True), Watched(LOOK - 500, LOOK - 1_000, alive=False)):
+    for watched in (Watched(START, alive=True), Watched(LOOK - 1_000, alive=False)):
         assert of_process(watched, seen_ms=LOOK, written_ms=START + 1) == Ended(LOOK, TimeSource.WATCHED)
 
 
@@ -46,7 +46,7 @@ def test_c18_a_time_a_moment_outside_is_drawn_to_what_is_possible() -> None:
 
 
 def test_it_had_not_ended_before_it_was_seen_alive() -> None:
-    frozen = Watched(since_ms=1_100_000, before_ms=START + 50_000, alive=False)
+    frozen = Watched(before_ms=START + 50_000, alive=False)
     assert of_process(frozen, seen_ms=LOOK, written_ms=START + 12_000).at_ms is None
     assert of_process(frozen, seen_ms=LOOK, written_ms=START + 55_000).at_ms == START + 55_000
 
@@ -88,7 +88,7 @@ def test_an_end_known_to_lie_after_the_deadline_is_the_deadlines_as_if_somebody_
 
 
 def test_a_short_time_without_anybody_needs_no_word_where_there_is_none() -> None:
-    short = Watched(since_ms=LOOK - 3_000, before_ms=LOOK - SHORT_MS, alive=False)
+    short = Watched(before_ms=LOOK - SHORT_MS, alive=False)
     assert of_process(short, seen_ms=LOOK, written_ms=None) == Ended(LOOK, TimeSource.WATCHED)
     assert of_process(short, seen_ms=LOOK, written_ms=LOOK - 9_000) == Ended(LOOK - 9_000, TimeSource.FILE)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from anyio import to_thread
 
+from marathond.agents import forgotten
 from marathond.agents.codex import drive, gates
 from marathond.agents.codex.state import State
 from marathond.agents.forgotten import patiently, until_gone
@@ -14,7 +15,7 @@ from marathond.core.errors import GateFailed
 from marathond.ports.agent import AgentEnd, Environment
 from marathond.ports.engine import ExecSpec
 
-NAME, OUTPUT_NAME, STATUS_NAME = "marathond-agent", "codex-server.txt", "exit-status"
+NAME, OUTPUT_NAME, STATUS_NAME = forgotten.AGENT, "codex-server.txt", forgotten.STATUS
 OUTPUT, STATUS = f"/logs/agent/{OUTPUT_NAME}", f"{gates.CTL}/{STATUS_NAME}"
 TOLD = frozenset({0, *range(129, 193)})
 """Exit codes of a server that was told to end: 0 after INT or TERM, else 128 and the signal; nobody can tell a crash from `kill -ABRT`."""
