@@ -64,7 +64,7 @@ log = structlog.get_logger("marathond")
 URGENCY: tuple[StopMode, ...] = ("drain", "now", "term")
 """Of two requests to stop, the later in this order counts."""
 NOW_S = 60.0
-"""How long `stop --now` waits for the teardowns that it has begun."""
+"""How long an end waits for teardowns: `stop --now` for those that it has begun, a drain for what Docker did not remove at once."""
 TELL_MS, DRAIN_LOOK_S = 30_000, 0.5
 """How often a drain says for whom it waits; and looks whether it still does."""
 
@@ -346,6 +346,7 @@ class Daemon:
         """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""
         await self._stopping.wait()
         assert self.stop is not None
+        loose = frozenset((await self.ledger.read(runs.left)).loose) if self.stop.mode != "term" else frozenset()
         driven = [] if self.world is None else sorted(self.world.driven)
         log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, trials=len(driven), named=named(driven))
         if self.stop.mode == "drain" and not await self._drained():
@@ -353,9 +354,26 @@ class Daemon:
             self.stop, self._stopping = None, anyio.Event()
             return False
         self.notifier.stopping(f"stopping ({self.stop.mode})")
-        if self.stop.mode == "now":
+        if voiding := self.stop.mode == "now":
             await self._void_everything(self.stop)
+        if self.stop.mode != "term":
+            await self._torn_down(loose)
+        if voiding:
+            await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=self.clock.wall_ms())
         return True
+
+    async def _torn_down(self, before: frozenset[int]) -> None:
+        """Wait until nothing of a trial is left at the engine but of ``before``; NOW_S, and until a SIGTERM at the latest.
+
+        A trial tries its teardown once.  A busy Docker refuses a removal whose kill it has not seen end yet; the sweeper repeats it, and a
+        life that left before would leave an agent's container running with nobody to remove it.
+        """
+        assert self.world is not None
+        with anyio.move_on_after(NOW_S):
+            while self.stop is not None and self.stop.mode != "term":
+                if not self.world.driven and before.issuperset((await self.ledger.read(runs.left)).loose):
+                    break
+                await anyio.sleep(0.1)
 
     async def _drained(self) -> bool:
         """True when nothing runs and everything is exported, or when a more urgent stop came; False when the drain was called off."""
@@ -381,7 +399,7 @@ class Daemon:
             await anyio.sleep(DRAIN_LOOK_S)
 
     async def _void_everything(self, stop: StopRequest) -> None:
-        """Void what runs, tear it down, wait for that (bounded, and until a SIGTERM at the latest); the next daemon sweeps what remains."""
+        """Void what runs, and begin to tear it down."""
         assert self.world is not None
         now_ms = self.clock.wall_ms()
         await self.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
@@ -390,12 +408,6 @@ class Daemon:
         for trial_id in live:
             self.world.withdraw(trial_id)
         log.info("voided_all", trials=len(live), named=named(live), torn_down_within_s=NOW_S)
-        with anyio.move_on_after(NOW_S):
-            while True:
-                if not self.world.driven or (self.stop is not None and self.stop.mode == "term"):
-                    break
-                await anyio.sleep(0.1)
-        await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=self.clock.wall_ms())
 
     def _status_line(self) -> str:
         driven = len(self.world.driven) if self.world else 0

@@ -205,6 +205,26 @@ async def test_stop_now_voids_with_its_reason_and_leaves_nothing(docker_host: st
         await assert_nothing_left(rig, engine)
 
 
+@pytest.mark.parametrize("how", ["stop", "drain"])
+async def test_b04_no_end_leaves_a_container_that_docker_did_not_remove_at_once(
+    relay: Relay, tmp_path: Path, engine: DockerEngine, how: str
+) -> None:
+    """As a busy Docker does that has not seen its own kill end; nobody would remove it where no daemon follows."""
+    async with Daemons(relay.url, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
+        rig.relay = relay
+        await rig.agent_runs()
+        relay.fails_at = (b"DELETE /",)
+        await rig.command_it(how, reason="the end", **({"now": True} if how == "stop" else {}))
+        rig.let_go("go")
+        await wait_for(lambda: relay.failed)
+        await rig.until("SELECT count(*) FROM finding WHERE code = 'container_undeletable' AND closed_at_ms IS NULL")
+        assert rig.process is not None and rig.process.poll() is None
+        relay.fails_at = ()
+        assert await rig.ended() == 0, rig.log()
+        assert rig.said().endswith("(the end): nothing left running")
+        await assert_nothing_left(rig, engine)
+
+
 async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
     relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
