@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from structlog.contextvars import bind_contextvars
 from marathond import __version__
 from marathond.core.errors import PASSING, LedgerRefused, Refused
 from marathond.core.parting import named
-from marathond.core.text import plural
 from marathond.engine.docker import DockerEngine
 from marathond.flow.auditor import Auditor
 from marathond.flow.ingest import Intake
@@ -33,7 +32,7 @@ from marathond.flow.mounts import with_held
 from marathond.flow.world import Fixed, Knobs, Wake, World
 from marathond.ledger.open import OpenedLedger
 from marathond.ledger.patient import PatientLedger
-from marathond.ledger.verbs import admission, artifacts, campaigns, networks, operator, runs
+from marathond.ledger.verbs import admission, campaigns, networks, runs
 from marathond.ledger.verbs import settings as ledger_settings
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
@@ -56,35 +55,12 @@ from marathond.service.settings import Settings, load
 from marathond.service.staged import package_ids, staged_trees
 from marathond.service.taskpaths import left_out
 from marathond.service.treatment import needs_restart
+from marathond.service.winding_down import URGENCY, StopRequest, carry_out
 from marathond.staging.mounted import Mounted
 
 log = structlog.get_logger("marathond")
 
-
-URGENCY: tuple[StopMode, ...] = ("drain", "now", "term")
-"""Of two requests to stop, the later in this order counts."""
-NOW_S = 60.0
-"""How long an end waits for teardowns: `stop --now` for those that it has begun, a drain for what Docker did not remove at once."""
-TELL_MS, DRAIN_LOOK_S = 30_000, 0.5
-"""How often a drain says for whom it waits; and looks whether it still does."""
-
 ServeControl = Callable[["Daemon", TaskGroup], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequest:
-    """``mode``: term (leave trials running), drain (wait for them), now (void them)."""
-
-    mode: StopMode
-    author: str
-    reason: str
-
-    @property
-    def text(self) -> str:
-        """For the life's last words."""
-        if self.author == "signal":
-            return self.reason
-        return f"{ {'term': 'stop', 'drain': 'drain', 'now': 'stop --now'}[self.mode] } by {self.author} ({self.reason})"
 
 
 class Daemon:
@@ -149,6 +125,10 @@ class Daemon:
         if mode == "term":
             self._leave()
         self._stopping.set()
+
+    def _asked(self) -> StopRequest:
+        assert self.stop is not None
+        return self.stop
 
     def _leave(self) -> None:
         """From here on the end is a matter of seconds."""
@@ -346,68 +326,14 @@ class Daemon:
         """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""
         await self._stopping.wait()
         assert self.stop is not None
-        loose = frozenset((await self.ledger.read(runs.left)).loose) if self.stop.mode != "term" else frozenset()
         driven = [] if self.world is None else sorted(self.world.driven)
         log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, trials=len(driven), named=named(driven))
-        if self.stop.mode == "drain" and not await self._drained():
+        if self.world is not None and not await carry_out(self.world, self.ledger, self.notifier, self._asked):
             log.info("drain_called_off")
             self.stop, self._stopping = None, anyio.Event()
             return False
         self.notifier.stopping(f"stopping ({self.stop.mode})")
-        if voiding := self.stop.mode == "now":
-            await self._void_everything(self.stop)
-        if self.stop.mode != "term":
-            await self._torn_down(loose)
-        if voiding:
-            await self.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=self.clock.wall_ms())
         return True
-
-    async def _torn_down(self, before: frozenset[int]) -> None:
-        """Wait until nothing of a trial is left at the engine but of ``before``; NOW_S, and until a SIGTERM at the latest.
-
-        A trial tries its teardown once.  A busy Docker refuses a removal whose kill it has not seen end yet; the sweeper repeats it, and a
-        life that left before would leave an agent's container running with nobody to remove it.
-        """
-        assert self.world is not None
-        with anyio.move_on_after(NOW_S):
-            while self.stop is not None and self.stop.mode != "term":
-                if not self.world.driven and before.issuperset((await self.ledger.read(runs.left)).loose):
-                    break
-                await anyio.sleep(0.1)
-
-    async def _drained(self) -> bool:
-        """True when nothing runs and everything is exported, or when a more urgent stop came; False when the drain was called off."""
-        assert self.world is not None
-        began_ms, said_ms = self.clock.mono_ms(), -TELL_MS
-        while True:
-            waiting: list[int] = await self.ledger.read(artifacts.not_exported)
-            waited_ms = self.clock.mono_ms() - began_ms
-            if not self.world.driven and not waiting:
-                log.info("drained", waited_s=waited_ms // 1000)
-                return True
-            if self.stop is not None and self.stop.mode != "drain":
-                return True
-            if not any(stop.kind == "drain" for stop in await self.ledger.read(admission.stops)):
-                return False
-            if waited_ms - said_ms >= TELL_MS:
-                said_ms, driven = waited_ms, sorted(self.world.driven)
-                exports = len(set(waiting) - self.world.driven.keys())
-                log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports)
-                waits = f"{len(driven)} trials: {named(driven)}" if driven else plural(exports, "export")
-                self.notifier.status(f"draining for {waited_ms // 1000} s, waits for {waits}")
-            self.world.export_wake.ring()
-            await anyio.sleep(DRAIN_LOOK_S)
-
-    async def _void_everything(self, stop: StopRequest) -> None:
-        """Void what runs, and begin to tear it down."""
-        assert self.world is not None
-        now_ms = self.clock.wall_ms()
-        await self.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
-        done = await self.ledger.write(operator.void_unfinished, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
-        live = [trial.trial_id for trial in done.voided]
-        for trial_id in live:
-            self.world.withdraw(trial_id)
-        log.info("voided_all", trials=len(live), named=named(live), torn_down_within_s=NOW_S)
 
     def _status_line(self) -> str:
         driven = len(self.world.driven) if self.world else 0

@@ -18,7 +18,7 @@ from anyio import to_thread
 from marathond.cli.client import call
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import LABEL_LEDGER
-from marathond.service import daemon as service_daemon
+from marathond.service import winding_down
 from marathond.service.departure import STOP_S
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import ProcessRig
@@ -228,7 +228,7 @@ async def test_b04_no_end_leaves_a_container_that_docker_did_not_remove_at_once(
 async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
     relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_daemon, "NOW_S", 0.5)
+    monkeypatch.setattr(winding_down, "TORN_DOWN_S", 0.5)
     async with Rig(relay.url, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
         assert rig.daemon is not None and rig.daemon.world is not None

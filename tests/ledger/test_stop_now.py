@@ -14,7 +14,7 @@ from marathond.ledger.connect import connect
 from marathond.ledger.verbs import admission, trials
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
-from marathond.service.daemon import Daemon, StopRequest
+from marathond.service.winding_down import StopRequest, void_everything
 from tests.support import ledgers as help
 from tests.support.ledgers import T0, bring_to, cell, file_ledger, fill
 
@@ -43,11 +43,9 @@ async def test_a08_a_trial_that_is_scored_while_stop_now_is_decided_keeps_its_sc
     bring_to(conn, cell(conn, "zstd", "goal"), "running")
     run_id = conn.execute("SELECT max(run_id) FROM run").fetchone()[0]
     async with await ScoredMeanwhile.open(path, run_id=run_id) as ledger:
-        daemon = Daemon(cast(Any, None), cast(Any, None), ledger, cast(Any, None), SystemClock())
-        daemon.world = World(*[cast(Any, None)] * 6)
-        daemon.world.driven[2] = handle = Handle()
-        daemon.stop = StopRequest("term", "ana", "enough")  # a SIGTERM after it: no teardown is waited for
-        await daemon._void_everything(StopRequest("now", "ana", "enough"))
+        world = World(*[cast(Any, None)] * 5, SystemClock())
+        world.driven[2] = handle = Handle()
+        await void_everything(world, ledger, StopRequest("now", "ana", "enough"))
         assert handle.withdrawn
     found = conn.execute("SELECT trial_id, state FROM trial ORDER BY trial_id").fetchall()
     assert [tuple(row) for row in found] == [(1, "scored"), (2, "voided")]
