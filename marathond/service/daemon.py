@@ -38,7 +38,7 @@ from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.ports.leaving import Leaving, new_life
-from marathond.service import effective, gateway_file, range_check, roots, submission
+from marathond.service import effective, gateway_file, left_out, range_check, roots, submission, taskpaths
 from marathond.service.channels import channels_of
 from marathond.service.commands import StopMode
 from marathond.service.departure import TIDY_S
@@ -53,7 +53,6 @@ from marathond.service.page import life as page_life
 from marathond.service.page.place import Place
 from marathond.service.settings import Settings, load
 from marathond.service.staged import package_ids, staged_trees
-from marathond.service.taskpaths import left_out
 from marathond.service.treatment import needs_restart
 from marathond.service.winding_down import URGENCY, StopRequest, carry_out
 from marathond.staging.mounted import Mounted
@@ -170,6 +169,7 @@ class Daemon:
         # What only a restart changes is not the campaign's yet: this life goes on writing to where it began to.
         result = await self._submit(fresh.model_copy(update={"daemon": self._began.daemon}), author)
         self.settings = fresh
+        await self._patient.write(left_out.record, (), campaign_id=result.campaign_id, now_ms=self.clock.wall_ms())
         if self.world is not None:
             self.world.scores = effective.score_rules(fresh)
         if self._gateway_file is not None:
@@ -232,8 +232,7 @@ class Daemon:
         self.world = World(fixed, await self._knobs(fixed), self._patient, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         self.world.scores, self.world.mounted = effective.score_rules(self.settings), self._mounted
         if begun is not None:
-            await self._name_what_is_left_out(begun)
-        await self._name_rules_without_task(result.campaign_id)
+            await self._name_what_is_left_out(result.campaign_id, begun)
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file:
             await serve_control(self, group)
@@ -248,16 +247,9 @@ class Daemon:
         row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
         return None if row is None else {task.name: task.path for task in await self.ledger.read(campaigns.tasks_of, row.campaign_id)}
 
-    async def _name_what_is_left_out(self, begun: Mapping[str, str]) -> None:
-        """A path of a disk to come, or a mistyped one, as a submission refuses it: systemd would not start again what ended over it."""
-        for each in await to_thread.run_sync(left_out, self.settings, begun):
-            log.warning("task_left_out", why=str(each))
-
-    async def _name_rules_without_task(self, campaign_id: int) -> None:
-        """A submission refuses them; a start that goes on with a campaign must not end over one, and says so."""
-        known = {task.name for task in await self.ledger.read(campaigns.tasks_of, campaign_id)}
-        for name in sorted(set(self.settings.scores) - known):
-            log.warning("score_rule_without_task", task=name, config=str(self.settings.config_path))
+    async def _name_what_is_left_out(self, campaign_id: int, begun: Mapping[str, str]) -> None:
+        found = await to_thread.run_sync(taskpaths.left_out, self.settings, begun)
+        await self._patient.write(left_out.record, found, campaign_id=campaign_id, now_ms=self.clock.wall_ms())
 
     async def _intake(self, group: TaskGroup) -> None:
         """What the gateway has told meanwhile comes first: deadlines depend on it."""

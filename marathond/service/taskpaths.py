@@ -58,7 +58,8 @@ def task_folders(settings: Settings, *, begun: Mapping[str, str] | None = None, 
 
 def left_out(settings: Settings, begun: Mapping[str, str]) -> tuple[ConfigError, ...]:
     """What a start that goes on with a campaign passes over, in the words in which a submission refuses it."""
-    return tuple(_seen(settings, begun).unfit)
+    seen = _seen(settings, begun)
+    return (*seen.unfit, *_rules_without_task(settings, seen.names), *_alone_without_task(settings, seen.names))
 
 
 @dataclass(frozen=True, slots=True)

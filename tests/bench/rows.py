@@ -53,9 +53,10 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 def _line(row: Row, width: int) -> str:
     ratio = "" if row.ratio is None else f"{shown(row.ratio)} x {row.floor}"
-    bar = "" if row.bar is None else f"bar {shown(row.bar)}{'' if row.value <= row.bar else ': MISSED'}"
+    figure = shown if row.unit else "{:.3f}".format
+    bar = "" if row.bar is None else f"bar {figure(row.bar)}{'' if row.value <= row.bar else ': MISSED'}"
     more = "; ".join(each for each in (bar, row.note) if each)
-    value = shown(row.value) if row.unit else f"{row.value:.3f}"
+    value = figure(row.value)
     return f"{row.text:<{width}}  {value:>9} {row.unit:<6} {ratio:<28} {more}".rstrip()
 
 

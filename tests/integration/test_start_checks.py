@@ -98,8 +98,9 @@ async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_late
         rewrite(rig, right, wrong)
         await rig.start()
         await rig.until("SELECT count(*) = 3 FROM run WHERE ready_at_ms IS NOT NULL")
-        (line,) = [line for line in (rig.root / "log").read_text().splitlines() if "task_left_out" in line]
+        (line,) = [line for line in (rig.root / "log").read_text().splitlines() if "config_left_out" in line]
         assert f"{tmp_path}/lots" in line
+        assert f"{tmp_path}/lots" in rig.one("SELECT subject FROM finding WHERE code = 'config_left_out' AND closed_at_ms IS NULL")
         assert rig.sql("SELECT name, count(*) FROM task JOIN cell USING (task_id) GROUP BY 1") == [("lost", 1), ("t", 1)]
 
 

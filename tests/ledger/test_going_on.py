@@ -11,6 +11,7 @@ import structlog
 
 from marathond.core.errors import ConfigError
 from marathond.ledger.open import open_for_daemon
+from marathond.ledger.verbs.findings import open_findings
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service.daemon import Daemon
@@ -62,9 +63,15 @@ async def test_f06_a_start_goes_on_without_a_disk_to_come_and_a_submission_witho
         again = await later._submit(later.settings, "marathond", begun=begun)
         assert (again.added_tasks, again.added_cells, again.parked) == (0, 0, 0)
         with structlog.testing.capture_logs() as said:
-            await later._name_what_is_left_out(begun)
-        assert [(line["event"], line["log_level"]) for line in said] == [("task_left_out", "warning")] * 2
+            await later._name_what_is_left_out(again.campaign_id, begun)
+        assert [(line["event"], line["log_level"]) for line in said] == [("config_left_out", "warning")] * 2
         assert "campaign.tasks[2] = " in said[0]["why"] and "campaign.tasks[3] = " in said[1]["why"]
+        standing = await ledger.read(open_findings)
+        assert [(row.code, row.subject.split(" = ")[0]) for row in standing] == [
+            ("config_left_out", "campaign.tasks[2]"),
+            ("config_left_out", "campaign.tasks[3]"),
+        ]
+        assert "marathond.toml:3" in standing[0].detail and "no such folder" in standing[0].detail
 
         write(tmp_path, '"to-come/five"')
         none_left = life()
@@ -74,4 +81,10 @@ async def test_f06_a_start_goes_on_without_a_disk_to_come_and_a_submission_witho
         (tmp_path / "tasks/gone").rename(tmp_path / "unmounted")
         done = await later.submit("ana")
         assert (done.added_arms, done.added_cells, done.parked) == (1, 2, 2), "the folder that is away parks"
+        assert await ledger.read(open_findings) == [], "a submission leaves nothing out"
+
+        write(tmp_path, '"tasks/four"', '[arms.added]\nkind = "nop"\n[scores.foru]\nreward = "x.json:a"\n[verifier]\nexclusive = ["fuor"]\n')
+        last = life()
+        await last._name_what_is_left_out(again.campaign_id, begun)
+        assert [row.subject for row in await ledger.read(open_findings)] == ["scores.foru", 'verifier.exclusive[0] = "fuor"']
     opened.close()

@@ -257,6 +257,11 @@ RAISED: Mapping[str, Meaning] = {
         "Nothing if it was once; if it comes again, look who makes networks with copied labels.",
         ("b03", "b05"),
     ),
+    "config_left_out": Meaning(
+        "The configuration names a task, or a rule for one, that there is not; the campaign goes on without it.",
+        "Mount the disk or correct the name, then `marathonctl submit`: it refuses what still fits nothing.",
+        ("e01",),
+    ),
     "host_unknown": Meaning(
         "Routes or interfaces of the host cannot be read, so that no network is given out.",
         "Read the words; marathond needs `ip` and /proc of the host it runs on.",
