@@ -106,7 +106,9 @@ def exit_code(error: MarathonError) -> int:
 
 def main() -> None:
     """Entry point."""
-    app(prog_name="marathond")
+    from marathond.cli.usage import invoke
+
+    sys.exit(invoke(app, sys.argv[1:], "marathond"))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
 """The grammar of ``marathonctl``, put together.
 
-Importing the command modules registers their commands; in which order help lists them :mod:`marathond.cli.grouped_help` says.  Owns what is
-said of a command line that cannot be read.
+Importing the command modules registers their commands; in which order help lists them :mod:`marathond.cli.grouped_help` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import typer
 
 from marathond.cli import (
     commands_archive,
@@ -27,12 +24,10 @@ from marathond.cli import (
     commands_schema,
     commands_stage,
     commands_top,
+    usage,
 )
 from marathond.cli.app import app
-from marathond.cli.output import note
-from marathond.cli.refusals import Failure, say_failure, wants_json
-from marathond.core.text import clean
-from marathond.service.exits import Exit
+from marathond.cli.refusals import wants_json
 
 PARTS = (
     *(
@@ -52,11 +47,6 @@ PARTS = (
 """All that register commands."""
 
 
-_USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-"""The root of what typer says of a command line that it cannot read; where it lies differs between its versions."""
-_HELP = "NoArgsIsHelpError"
-"""Of a group without a command; its words are the help."""
-
 _AT_ITS_FIRST_TAB = """
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
   %(complete_func)s "$@"
@@ -74,35 +64,7 @@ def _mend_zsh() -> None:
 
 
 def invoke(argv: Sequence[str]) -> int:
-    """Run one command line through typer; its exit code."""
+    """Run one command line of ``marathonctl``; its exit code."""
     if any("-completion" in word for word in argv):
         _mend_zsh()
-    try:
-        ended = app(args=list(argv), prog_name="marathonctl", standalone_mode=False)
-    except SystemExit as stopped:
-        return stopped.code if isinstance(stopped.code, int) else int(Exit.OK)
-    except typer.Abort:
-        return Exit.FAILED
-    except Exception as error:
-        if not isinstance(error, _USAGE_ERROR):
-            raise
-        return _unreadable(error, as_json=wants_json(argv))
-    return ended if isinstance(ended, int) else int(Exit.OK)
-
-
-def _unreadable(error: Exception, *, as_json: bool) -> int:
-    """A command line that cannot be read: one line as of every other refusal, and where help is; for a program one object."""
-    code = int(getattr(error, "exit_code", Exit.USAGE))
-    words = str(getattr(error, "format_message", error.__str__)())
-    if type(error).__name__ == _HELP and not as_json:
-        note(words.rstrip("\n"))
-        return code
-    line = " ".join(words.split()).removesuffix(".")
-    line = line[:1].lower() + line[1:]
-    if as_json:
-        say_failure(Failure(line, code))
-        return code
-    note(f"marathonctl: {clean(line, 2000)}")
-    context = getattr(error, "ctx", None)
-    note(f"Try: {getattr(context, 'command_path', 'marathonctl')} --help")
-    return code
+    return usage.invoke(app, argv, "marathonctl", as_json=wants_json(argv))

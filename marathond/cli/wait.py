@@ -81,12 +81,12 @@ def wait(
     *,
     as_json: bool = False,
 ) -> int:
-    """Look until there is an outcome.
+    """Look until there is an outcome.  A daemon of which nobody can tell whether it works is waited for, and named when that begins.
 
     :raises CallFailed: exit 3, the daemon is not running and so nothing will change; exit 75, the time is up.
     """
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
-    pause = FIRST_S
+    pause, said = FIRST_S, ""
     while True:
         with reading(ledger) as connection:
             outcome = look(connection)
@@ -99,6 +99,9 @@ def wait(
             return outcome.code
         if life.alive is False:
             raise CallFailed(f"{outcome.text}; marathond is not running ({life.why})", Exit.DOWN)
+        if life.alive is None and life.why != said:
+            note(f"marathonctl: {outcome.text}; still waiting, though {clean(life.why)}")
+        said = "" if life.alive else life.why
         left = None if give_up is None else give_up - time.monotonic()
         if left is not None and left <= 0:
             raise CallFailed(f"{outcome.text}; not done within {plural(round(timeout_s or 0), 'second')}", Exit.BUSY)

@@ -211,6 +211,8 @@ def test_e04_a_daemon_that_is_stopped_by_a_signal_is_not_healthy_however_young_i
         answer = rig.run("status")
         assert answer.code == 4 and f"pid {process.pid} is stopped by a signal" in answer.out and f"kill -CONT {process.pid}" in answer.out
         assert "healthy" not in answer.out
+        waits = rig.run("wait", "--timeout", "1.5")
+        assert waits.code == 75 and waits.err.count(f"still waiting, though pid {process.pid} is stopped by a signal") == 1
         process.send_signal(signal.SIGCONT)
         os.waitid(os.P_PID, process.pid, os.WCONTINUED)
         assert rig.run("status").code == 0

@@ -35,10 +35,11 @@ def test_help_shows_the_daemons_options_and_both_commands() -> None:
         (("practice",), 2, "marathond practice: error: the following arguments are required: --script"),
         (("practice", "--script", "none.toml"), 2, "none.toml: cannot be read: No such file or directory"),
         (("practice", "--script", str(EXAMPLE), "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
-        (("gateway",), 2, "Missing argument 'FOLDER'"),
+        (("gateway",), 2, "marathond: missing argument 'FOLDER'\nTry: marathond gateway --help\n"),
         (("gateway", "no-such-folder"), 78, "no-such-folder/gateway.json: no such file"),
         (("--config", "c.toml", "gateway", "."), 2, "--config, --take-over and --debug are the daemon's: gateway takes none of them"),
-        (("daemon",), 2, "No such command 'daemon'"),
+        (("daemon",), 2, "marathond: no such command 'daemon'\nTry: marathond --help\n"),
+        (("--tak-over",), 2, "marathond: no such option: --tak-over"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(words: tuple[str, ...], status: int, told: str) -> None:

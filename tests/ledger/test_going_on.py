@@ -83,7 +83,9 @@ async def test_f06_a_start_goes_on_without_a_disk_to_come_and_a_submission_witho
         assert (done.added_arms, done.added_cells, done.parked) == (1, 2, 2), "the folder that is away parks"
         assert await ledger.read(open_findings) == [], "a submission leaves nothing out"
 
-        write(tmp_path, '"tasks/four"', '[arms.added]\nkind = "nop"\n[scores.foru]\nreward = "x.json:a"\n[verifier]\nexclusive = ["fuor"]\n')
+        write(
+            tmp_path, '"tasks/four"', '[arms.added]\nkind = "nop"\n[scores.foru]\nreward = "x.json:a"\n[verifier]\nexclusive = ["fuor"]\n'
+        )
         last = life()
         await last._name_what_is_left_out(again.campaign_id, begun)
         assert [row.subject for row in await ledger.read(open_findings)] == ["scores.foru", 'verifier.exclusive[0] = "fuor"']
