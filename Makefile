@@ -23,9 +23,9 @@ setup: .venv/.installed ## make .venv with the package and its tools (done by ev
 demo: setup ## run the sample campaign on real Docker
 	@$(SETUP) with-engine -- $(PY) -m marathond.demo run
 
-# Three test processes, each whole files, for most of them wait for engines; networks and ports are cut up in tests/support/worker.py.
+# Four test processes, each whole files, for most of them wait for engines; networks and ports are cut up in tests/support/worker.py.
 # WORKERS=0: one process.  Their folder has a short name, for paths of sockets are bounded.
-WORKERS ?= 3
+WORKERS ?= 4
 test: setup ## run all tests, style and types included
 	@$(PY) -m tests.support.harbor_env
 	@base=$$(mktemp -d /tmp/mtXXXX); \
