@@ -53,30 +53,37 @@ Asked = Callable[[], StopRequest]
 async def carry_out(world: World, ledger: Ledger, notifier: Notifier, asked: Asked) -> bool:
     """Returns when the process may leave; False when a drain was called off by `resume`.
 
+    A trial tries its teardown once.  A busy Docker refuses a removal whose kill it has not seen end yet; the sweeper repeats it, and a life
+    that left before would leave an agent's container running with nobody to remove it: both ways wait for it.
+
     :param ledger: one that refuses for want of room where the flow's own would wait for it.
     """
     if asked().mode == "term":
         return True
-    loose = frozenset((await ledger.read(runs.left)).loose)
-    if asked().mode == "drain" and not await _drained(world, ledger, notifier, asked):
+    before = frozenset((await ledger.read(runs.left)).loose)
+    if asked().mode == "drain" and not await _drained(world, ledger, notifier, asked, before):
         return False
-    if voids := asked().mode == "now":
+    if asked().mode == "now":
         # Not STOPPING yet: systemd kills what takes longer after it than TimeoutStopSec, and would start it again as failed.
         notifier.status("stop --now: tearing down")
         await void_everything(world, ledger, asked())
-    await _torn_down(world, ledger, asked, loose)
-    if voids:
+        await _torn_down(world, ledger, asked, before)
         await ledger.write(admission.end_stop, "drain", author="marathond", now_ms=world.clock.wall_ms())
     return True
 
 
-async def _drained(world: World, ledger: Ledger, notifier: Notifier, asked: Asked) -> bool:
-    """True when nothing runs and everything is exported, or when a more urgent stop came; False when the drain was called off."""
+async def _drained(world: World, ledger: Ledger, notifier: Notifier, asked: Asked, before: frozenset[int]) -> bool:
+    """True when nothing runs, everything is exported and torn down (but ``before``, or for at most TORN_DOWN_S), or when a more urgent
+    stop came; False when the drain was called off."""
     began_ms, said_ms = world.clock.mono_ms(), -TELL_MS
+    rests_ms: int | None = None
     while True:
         waiting: list[int] = await ledger.read(artifacts.not_exported)
-        waited_ms = world.clock.mono_ms() - began_ms
-        if not world.driven and not waiting:
+        loose = set((await ledger.read(runs.left)).loose) - before
+        now_ms = world.clock.mono_ms()
+        waited_ms = now_ms - began_ms
+        rests_ms = None if world.driven or waiting else now_ms if rests_ms is None else rests_ms
+        if rests_ms is not None and (not loose or now_ms - rests_ms >= TORN_DOWN_S * 1000):
             log.info("drained", waited_s=waited_ms // 1000)
             return True
         if asked().mode != "drain":
@@ -86,9 +93,9 @@ async def _drained(world: World, ledger: Ledger, notifier: Notifier, asked: Aske
         if waited_ms - said_ms >= TELL_MS:
             said_ms, driven = waited_ms, sorted(world.driven)
             exports = len(set(waiting) - world.driven.keys())
-            log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports)
-            waits = f"{len(driven)} trials: {named(driven)}" if driven else plural(exports, "export")
-            notifier.status(f"draining for {waited_ms // 1000} s, waits for {waits}")
+            log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports, loose=len(loose))
+            rest = plural(exports, "export") if exports else f"the teardown of {named(sorted(loose))}"
+            notifier.status(f"draining for {waited_ms // 1000} s, waits for {f'{len(driven)} trials: {named(driven)}' if driven else rest}")
         world.export_wake.ring()
         await anyio.sleep(DRAIN_LOOK_S)
 
@@ -105,11 +112,7 @@ async def void_everything(world: World, ledger: Ledger, stop: StopRequest) -> No
 
 
 async def _torn_down(world: World, ledger: Ledger, asked: Asked, before: frozenset[int]) -> None:
-    """Wait until nothing of a trial is left at the engine but of ``before``; TORN_DOWN_S, and until a SIGTERM at the latest.
-
-    A trial tries its teardown once.  A busy Docker refuses a removal whose kill it has not seen end yet; the sweeper repeats it, and a life
-    that left before would leave an agent's container running with nobody to remove it.
-    """
+    """Wait until nothing of a trial is left at the engine but of ``before``; TORN_DOWN_S, and until a SIGTERM at the latest."""
     with anyio.move_on_after(TORN_DOWN_S):
         while asked().mode != "term":
             if not world.driven and before.issuperset((await ledger.read(runs.left)).loose):

@@ -225,6 +225,25 @@ async def test_b04_no_end_leaves_a_container_that_docker_did_not_remove_at_once(
         await assert_nothing_left(rig, engine)
 
 
+async def test_a_drain_is_called_off_also_while_it_waits_for_a_teardown_alone(relay: Relay, tmp_path: Path, engine: DockerEngine) -> None:
+    tasks, one = [make_task(tmp_path, "t", agent_s=10_000)], {"admission.concurrency": 1}
+    async with Daemons(relay.url, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides=one) as rig:
+        rig.relay = relay
+        await rig.agent_runs()
+        relay.fails_at = (b"DELETE /",)
+        await rig.command_it("drain", reason="the end")
+        rig.let_go("go")
+        await rig.until("SELECT count(*) FROM finding WHERE code = 'container_undeletable' AND closed_at_ms IS NULL")
+        assert rig.one("SELECT count(*) FROM trial") == 1
+        await rig.command_it("resume")
+        relay.fails_at = ()
+        await rig.agent_runs(2)
+        rig.let_go("go")
+        await rig.until_done()
+        assert "drain_called_off" in rig.log() and rig.process is not None and rig.process.poll() is None
+        await assert_nothing_left(rig, engine)
+
+
 async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
     relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
