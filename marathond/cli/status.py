@@ -36,6 +36,7 @@ from marathond.service.picture.words import (
     park_words,
     pool_words,
     reviews_words,
+    set_words,
     waiting_words,
 )
 
@@ -239,7 +240,8 @@ def _cells(status: Status, where: Screen) -> list[str]:
     parts += [f"{count} {word}" for count, word in ((cells.parked, "parked"), (cells.review, "review")) if count]
     line = flow([f"cells {cells.total}: {' · '.join(parts)}", eta_words(status.eta, status)], where)
     stops = [f"{stop.kind} by {clean(stop.author)} at {clock(stop.at_ms, status.now_ms)}: {clean(stop.detail)}" for stop in status.stops]
-    return [*line, *(where.fit(where.paint(stop, "yellow")) for stop in stops)]
+    turned = [set_words(knob, status.now_ms) for knob in status.set_by_hand]
+    return [*line, *(where.fit(where.paint(each, "yellow")) for each in (*stops, *turned))]
 
 
 def _resources(status: Status) -> list[str]:

@@ -371,12 +371,15 @@ def test_knobs_are_set_once_with_author(rig: Rig) -> None:
         row = c.execute("SELECT key, old_json, new_json, author, reason FROM setting_change").fetchone()
     assert tuple(row) == ("admission.concurrency", "4", "8", ME, "night")
     assert len(rig.control.said("apply_settings")) == 1
+    (told,) = [line for line in rig.run("status").out.splitlines() if "concurrency" in line]
+    assert told.startswith(f"admission.concurrency = 8: set by {ME} at ") and "(night), until marathonctl set concurrency=default" in told
     rig.control.values["admission.concurrency"] = 8
     assert rig.ask("set", "admission.concurrency=8", "--reason", "night") == "admission.concurrency is 8 already\n"
     assert rig.ask("set", "concurrency=default", "--reason", "morning") == (
         "admission.concurrency = 4 (was 8)\n  as the configuration has it, now and after each change of it\n"
     )
     assert one(rig, "SELECT new_json FROM setting_change ORDER BY change_id DESC LIMIT 1") == "null"
+    assert "concurrency" not in rig.run("status").out
     assert rig.ask("set", "passes=default", "--reason", "morning") == "admission.passes is 3 already\n"
     assert one(rig, "SELECT count(*) FROM setting_change") == 2
 

@@ -14,7 +14,7 @@ from marathond.cli.happened import words as words_of_tail
 from marathond.cli.status import arm_table
 from marathond.core.text import UNKNOWN
 from marathond.ledger.verbs import board as board_verbs
-from marathond.ledger.verbs import campaigns, findings, parks, settings
+from marathond.ledger.verbs import campaigns, findings, parks, runs, settings
 from marathond.ledger.verbs.happened import newest
 from marathond.ledger.verbs.happened_sources import Of
 from marathond.ledger.verbs.show import show
@@ -109,6 +109,17 @@ def test_a_daemon_that_is_down_and_what_nobody_saw_are_named_and_never_zero(c: s
     assert tiles["Networks"].value == "0/64 ours" and "foreign unknown" in tiles["Networks"].beside
     assert "marathond is not running" in tiles["Done in"].beside
     assert not re.search(r"(?:free|ms|tok/min)<", html), "no figure for what nobody saw"
+
+
+def test_a_knob_that_a_person_has_turned_stands_in_the_head(c: sqlite3.Connection) -> None:
+    fill(c)
+    runs.begin_run(c, pid=1, pid_start_ticks=1, host="h", boot_id="b", version="1", now_ms=T0)
+    settings.set_value(c, "admission.concurrency", old=4, new=1, author="ana", reason="the night", now_ms=T0)
+    (tile,) = [tile for tile in words.tiles(looked(c).status) if tile.name == "Set by hand"]
+    assert tile.value == "admission.concurrency = 1" and tile.beside.startswith("by ana at ") and "(the night)" in tile.whole
+    assert "admission.concurrency = 1" in render.board(looked(c), NOW).parts["head"]
+    settings.set_value(c, "admission.concurrency", old=1, new=None, author="ana", reason="", now_ms=T0)
+    assert "Set by hand" not in {tile.name for tile in words.tiles(looked(c).status)}
 
 
 def test_a_ledger_without_a_campaign_is_a_page(c: sqlite3.Connection) -> None:

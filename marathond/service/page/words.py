@@ -20,7 +20,7 @@ from marathond.service.picture.event_words import event_words, why_words
 from marathond.service.picture.money_words import money_parts, provider_parts, short_count
 from marathond.service.picture.status import ALARMS, Status
 from marathond.service.picture.trial_log import tame
-from marathond.service.picture.words import deadline_words, eta_words, fullest, note_words, path_end, pool_words
+from marathond.service.picture.words import deadline_words, eta_words, fullest, note_words, path_end, pool_words, set_words
 
 SIGNS = {"healthy": "●", "degraded": "▲", "down": "■", "unknown": "◆"}
 SEVERITIES = {"stop_loss": ("■", "stop-loss"), "error": ("▲", "error"), "warning": ("△", "warning"), "info": ("○", "info")}
@@ -101,6 +101,9 @@ def tiles(status: Status) -> list[Tile]:
         beside = f"({beside}" if beside else ""
         found.append(Tile("Spent", figure, " · ".join([*([beside] if beside else []), *rest])))
     found.append(_loop(status))
+    for knob in status.set_by_hand:
+        key, words = f"{clean(knob.key)} = {clean(knob.value)}", set_words(knob, status.now_ms)
+        found.append(Tile("Set by hand", key, f"by {clean(knob.author)} at {clock(knob.at_ms, status.now_ms)}", whole=words))
     return found
 
 

@@ -27,7 +27,7 @@ from marathond.ledger.verbs.columns import columns_of
 from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.pools import PoolRow
 from marathond.ledger.verbs.readings import ReadingRow, readings
-from marathond.ledger.verbs.settings import Observation
+from marathond.ledger.verbs.settings import Observation, turned
 from marathond.ledger.verbs.stops import StopRow
 from marathond.service.exits import Exit
 from marathond.service.picture.eta import Eta, Left, Running, estimate
@@ -78,6 +78,17 @@ class Parks:
 
 
 @dataclass(frozen=True, slots=True)
+class SetKnob:
+    """A knob that stands as `marathonctl set` left it, whatever the configuration says: for all campaigns of the ledger."""
+
+    key: str
+    value: Any
+    author: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything on the first screen.  ``disk``, ``waiting``, ``engine`` None: unknown."""
 
@@ -111,6 +122,8 @@ class Status:
     """How late the daemon's event loop is, milliseconds (service/lag.py); None: unknown."""
     oldest_review_ms: int | None = None
     """Since when the longest waiting review is open; None: none is."""
+    set_by_hand: list[SetKnob] = field(default_factory=list)
+    """By key; they outlive campaigns, so that an evening's `set concurrency=1` may hold another one back."""
 
     @property
     def health(self) -> Literal["healthy", "degraded", "down", "unknown"]:
@@ -178,6 +191,7 @@ def gather(c: sqlite3.Connection, campaign: str | None, control_socket: Path, no
         loop=seen["loop"] if isinstance(seen.get("loop"), dict) else None,
         ledger=str(c.execute("PRAGMA database_list").fetchone()[2]),
         oldest_review_ms=verbs.oldest_review_ms(c, found[0]) if found is not None and cells.review else None,
+        set_by_hand=[] if there else [SetKnob(key, *each) for key, each in turned(c).items()],
         columns=() if found is None else columns_of(c, found[0], done=cells.done, held=_held(arms)),
     )
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from marathond.core.text import UNKNOWN, clean, plural, span
+from marathond.core.text import UNKNOWN, clean, clock, plural, span
 from marathond.ledger.verbs.status import LiveTrial
 from marathond.service.picture.eta import Eta
-from marathond.service.picture.status import Parks, Status
+from marathond.service.picture.status import Parks, SetKnob, Status
 
 DETAIL_MAX = 200
 PATH_MAX = 32
@@ -26,6 +26,14 @@ def reviews_words(status: Status) -> str:
 def park_words(parks: Parks) -> str:
     example = f"{clean(parks.task)}: {clean(parks.detail, DETAIL_MAX)}"
     return f"{parks.cells} parked: {clean(parks.code)}: " + (example if parks.tasks == 1 else f"{parks.tasks} tasks, such as {example}")
+
+
+def set_words(knob: SetKnob, now_ms: int) -> str:
+    why = f" ({clean(knob.reason, DETAIL_MAX)})" if knob.reason else ""
+    return (
+        f"{clean(knob.key)} = {clean(knob.value)}: set by {clean(knob.author)} at {clock(knob.at_ms, now_ms)}{why}, "
+        f"until marathonctl set {clean(knob.key.rpartition('.')[2])}=default"
+    )
 
 
 def findings_words(status: Status) -> str:
