@@ -182,6 +182,35 @@ def test_e04_what_the_daemon_has_not_said_is_unknown(scratch: Scratch) -> None:
     assert look(scratch).unknown == ["which images are built (taken for built)"]
 
 
+def test_e04_a_list_of_images_that_is_older_than_the_daemons_newest_look_holds_nothing_back(scratch: Scratch) -> None:
+    """The list comes with looks at the engine, ten seconds apart; the first one is from before any image was asked for."""
+    host = {"ok": True, "detail": "", "ncpu": 2, "memory_mb": 65_536}
+    scratch.observe("limits", {key: knob.default for key, knob in KNOBS.items()} | {"admission.concurrency": 9})
+    scratch.observe("engine", {**host, "ready_tasks": []}, ago_ms=8_000)
+    cells_open = look(scratch).cells
+    scratch.observe("waiting", [{"code": "CPU", "count": cells_open, "text": "CPU 2/2"}], ago_ms=1_000)
+    found = look(scratch)
+    assert found.waiting is not None and "IMAGE" not in {each.code for each in found.waiting}
+    assert found.unknown == ["which images are built (taken for built)"] and "every image" not in {each.what for each in found.more}
+    # Both words agree: images are being built, and nothing is unknown.
+    scratch.observe("waiting", [{"code": "IMAGE", "count": cells_open, "text": "IMAGE (being built)"}], ago_ms=1_000)
+    found = look(scratch)
+    assert found.unknown == [] and found.waiting is not None and [each.code for each in found.waiting] == ["IMAGE"]
+    # The list is the newer word: an image that is gone again.
+    scratch.observe("waiting", [], ago_ms=9_000)
+    assert [each.code for each in look(scratch).waiting or []] == ["IMAGE"] and look(scratch).unknown == []
+
+
+def test_a_task_that_was_admitted_since_the_list_has_its_image(scratch: Scratch) -> None:
+    scratch.observe("limits", {key: knob.default for key, knob in KNOBS.items()} | {"admission.concurrency": 9})
+    scratch.observe("engine", {"ok": True, "detail": "", "ncpu": 64, "memory_mb": 65_536, "ready_tasks": []}, ago_ms=8_000)
+    scratch.observe("waiting", [{"code": "IMAGE", "count": 999, "text": "IMAGE (being built)"}], ago_ms=1_000)
+    before = look(scratch)
+    assert before.starts == 0
+    scratch.trial(state="running", created_at_ms=scratch.now_ms - 2_000)
+    assert look(scratch).starts != 0 and look(scratch).unknown == []
+
+
 def test_what_only_the_daemon_sees_is_taken_from_its_word(scratch: Scratch) -> None:
     scratch.observe("waiting", [{"code": "GATEWAY", "count": 9, "text": "GATEWAY (no sign of life)"}])
     found = look(scratch)

@@ -7,6 +7,7 @@ daemon has not said lately is unknown, and nothing that needs it is concluded.  
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,6 @@ def _outlook(c: sqlite3.Connection, status: Status, knobs: dict[str, Any], unkno
         c, campaign_id, engine="" if row is None else row.engine, limit=LOOK_AHEAD, money=_rules(verbs.observations(c).get("money"))
     )
     free, capacity = _networks(row, status, knobs)
-    ready = engine.get("ready_tasks")
-    if not isinstance(ready, list):
-        ready = [cell.task_id for cell in seen.open_cells]
-        if status.engine is not None and engine.get("ok") is True:
-            unknown.append("which images are built (taken for built)")
     host = Host(
         ncpu=_number(engine.get("ncpu")),
         memory_mb=None if (memory := _number(engine.get("memory_mb"))) is None else int(memory),
@@ -111,7 +107,46 @@ def _outlook(c: sqlite3.Connection, status: Status, knobs: dict[str, Any], unkno
         gateway_away=_said(status, "GATEWAY") or _gateway_away(status.provider),
         verifying_alone=_said(status, "VERIFIER"),
     )
-    return outlook(seen, limits_from(knobs), host, ready_tasks=ready, now_ms=now_ms)
+    limits, ready = limits_from(knobs), _ready(c, campaign_id, engine)
+    if ready is not None:
+        found = outlook(seen, limits, host, ready_tasks=ready, now_ms=now_ms)
+        if not _being_built(found.now.waiting) or _still_built(c, status, found.now.waiting):
+            return found
+    if engine.get("ok") is True:
+        unknown.append("which images are built (taken for built)")
+    return outlook(seen, limits, host, ready_tasks=[cell.task_id for cell in seen.open_cells], now_ms=now_ms)
+
+
+def _ready(c: sqlite3.Connection, campaign_id: int, engine: dict[str, Any]) -> set[int] | None:
+    """Tasks whose images are there: as the daemon said with what it last saw of the engine, and those that it admitted since; None: it has
+    not said."""
+    said, word = engine.get("ready_tasks"), verbs.observations(c).get("engine")
+    if not isinstance(said, list) or word is None:
+        return None
+    rows = c.execute(
+        """SELECT DISTINCT cell.task_id FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id)
+           WHERE task.campaign_id = ? AND trial.created_at_ms >= ? AND trial.state <> 'voided'""",
+        (campaign_id, word.at_ms),
+    )
+    return {*said, *(int(row[0]) for row in rows)}
+
+
+def _being_built(waiting: Iterable[Waiting]) -> int:
+    return sum(each.count for each in waiting if each.code == "IMAGE")
+
+
+def _still_built(c: sqlite3.Connection, status: Status, waiting: Iterable[Waiting]) -> bool:
+    """Whether the daemon's newest look bears out that so many cells wait for images.
+
+    It says which images are there when it asks the engine, seldom, and why cells wait whenever it looks: for seconds after an image was
+    made or found only the second knows.
+    """
+    observed = verbs.observations(c)
+    looked, listed = observed.get("waiting"), observed.get("engine")
+    if looked is None or listed is None or looked.at_ms < listed.at_ms:
+        return True  # the list is the newer word
+    said = sum(count for row in status.waiting or [] if row.get("code") == "IMAGE" and isinstance(count := row.get("count"), int))
+    return said >= _being_built(waiting)
 
 
 def limits_from(knobs: dict[str, Any]) -> Limits:
