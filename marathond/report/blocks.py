@@ -108,7 +108,10 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Differences beside a line of no difference (``zero``, per cent of the axis).  ``aside``: folded away."""
+    """Differences beside a line of no difference (``zero``, per cent of the axis).  ``aside``: folded away.
+
+    ``bars``: a row without an interval is a bar from that line.  Elsewhere it is an open mark alone: a bar would look like an interval.
+    """
 
     title: str
     alt: str
@@ -117,6 +120,7 @@ class Forest:
     rows: tuple[ForestRow, ...]
     legend: str
     aside: bool = False
+    bars: bool = False
 
 
 @dataclass(frozen=True, slots=True)

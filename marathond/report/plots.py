@@ -43,7 +43,8 @@ Row = tuple[str, float, Interval | None, str]
 
 
 def contrasts_forest(contrasts: Sequence[ContrastResult]) -> Iterable[Forest]:
-    """One forest per metric, one row per contrast."""
+    """One forest per metric, one row per contrast; all on one scale, for reward and partial are both shares."""
+    of: dict[Metric, list[Row]] = {}
     for metric in (Metric.REWARD, Metric.PARTIAL):
         rows: list[Row] = []
         for each in contrasts:
@@ -55,25 +56,39 @@ def contrasts_forest(contrasts: Sequence[ContrastResult]) -> Iterable[Forest]:
                 text = f"{signed(found.tasks.difference)} {beside}"
                 rows.append((f"{word(each.a)} - {word(each.b)}", found.tasks.difference, found.tasks.interval, text))
         if rows:
-            title = f"Differences in {metric.value.replace('_', ' ')}, with 95 % intervals"
-            yield _forest(title, rows, "right of the line: the first arm is better")
+            of[metric] = rows
+    scale = _common(of.values())
+    for metric, rows in of.items():
+        side = "right of the line: the first arm is better"
+        if any(span is None for _, _, span, _ in rows):
+            side += "; open mark: no interval"
+        yield _forest(f"Differences in {metric.value.replace('_', ' ')}, with 95 % intervals", rows, side, scale)
 
 
 def tasks_forest(contrast: ContrastResult) -> Iterable[Forest]:
-    """The difference of each task, for reward and partial."""
+    """The difference of each task, for reward and partial, on one scale."""
+    of: dict[Metric, list[Row]] = {}
     for metric in (Metric.REWARD, Metric.PARTIAL):
         found = contrast.of(metric)
         if found is None or not found.pairs:
             continue
-        rows: list[Row] = [(word(pair.task), pair.difference, None, signed(pair.difference, 3)) for pair in found.pairs]
+        of[metric] = [(word(pair.task), pair.difference, None, signed(pair.difference, 3)) for pair in found.pairs]
+    scale = _common(of.values())
+    for metric, rows in of.items():
         title = f"{metric.value.capitalize()} by task: {word(contrast.a)} - {word(contrast.b)}"
-        yield _forest(title, rows, f"right of the line: {word(contrast.a)} is better", aside=metric is not Metric.REWARD)
+        side = f"right of the line: {word(contrast.a)} is better; a bar is the task's difference itself, no interval"
+        yield _forest(title, rows, side, scale, aside=metric is not Metric.REWARD, bars=True)
 
 
-def _forest(title: str, rows: Sequence[Row], side: str, *, aside: bool = False) -> Forest:
-    reach = max([abs(value) for _, at, span, _ in rows for value in (at, *((span.low, span.high) if span else ()))])
-    limit = min(1.0, nice_above(max(reach, 0.05)))
-    scale = Scale(-limit, limit)
+def _common(figures: Iterable[Sequence[Row]]) -> Scale:
+    """One scale for figures that are read beside each other, so that the same length is the same difference in all of them."""
+    every = [value for rows in figures for _, at, span, _ in rows for value in (at, *((span.low, span.high) if span else ()))]
+    limit = min(1.0, nice_above(max([0.05, *map(abs, every)])))
+    return Scale(-limit, limit)
+
+
+def _forest(title: str, rows: Sequence[Row], side: str, scale: Scale, *, aside: bool = False, bars: bool = False) -> Forest:
+    limit = scale.high
     made = tuple(
         ForestRow(
             label,
@@ -87,7 +102,7 @@ def _forest(title: str, rows: Sequence[Row], side: str, *, aside: bool = False) 
     )
     marks = tuple(Tick(scale.at(value), signed(value, 3) if value else "0") for value in (-limit, -limit / 2, 0.0, limit / 2, limit))
     alt = f"{title}; {side}; {many(len(rows), 'row')}, each with its number beside it"
-    return Forest(title, alt, scale.at(0.0), marks, made, side, aside)
+    return Forest(title, alt, scale.at(0.0), marks, made, side, aside, bars)
 
 
 def cells_of(arm: str, results: Sequence[Results]) -> list[CellResult]:

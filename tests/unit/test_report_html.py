@@ -14,7 +14,7 @@ import marathond.report
 from marathond.cli.output import Screen
 from marathond.cli.report_text import render
 from marathond.core.compare import compare
-from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult
+from marathond.core.results import ArmResult, CellResult, Contrast, DisclosureResult, FindingResult, Results, VoidResult
 from marathond.report import html
 from marathond.report.blocks import Document, Forest, HeatMap, Line, Panels, Section, Strips, Table, prose
 from marathond.report.document import document, make
@@ -129,6 +129,41 @@ def test_positions_lie_on_their_axes() -> None:
                 case _:
                     continue
             assert all(0 <= value <= 100 for value in at)
+
+
+def _two_by_two() -> Results:
+    """Reward differs by +1 in both tasks, partial by +0.5: there is no spread, hence no interval."""
+    scores = {"goal": (1.0, 1.0), "plain": (0.0, 0.5)}
+    cells = [a_cell(task, arm, 1, reward, partial=partial) for task in ("sql", "zip") for arm, (reward, partial) in scores.items()]
+    return some_results(cells, contrasts=(Contrast("goal", "plain", T0, 0),))
+
+
+def test_what_has_no_interval_is_an_open_mark_and_no_bar_that_looks_like_one() -> None:
+    made = make(_two_by_two(), compare(_two_by_two()))
+    for shown in (document(made), page(made)):
+        figures = re.findall(r'<figure class="rows" role="group" aria-label="Differences in.*?</figure>', html.render(shown), re.DOTALL)
+        assert figures
+        for figure in figures:
+            assert figure.count('<circle class="open"') == 1 and 'class="mark"' not in figure
+            assert "<line class=" in figure and 'class="stem"' not in figure and 'class="span"' not in figure
+            assert re.search(r"[+]\d[.]\d+ no interval", figure) and "open mark: no interval" in figure
+    known = html.render(document(make(a_campaign(), compare(a_campaign()))))
+    assert 'class="span"' in known and '<circle class="open"' not in known and "open mark" not in known
+    assert 'class="stem"' in known  # by task: a bar from no difference, and its legend says that it is no interval
+    assert "no interval" in known and ".open{fill:var(--bg);" in known
+
+
+def test_the_same_difference_is_as_long_in_reward_as_in_partial() -> None:
+    made = make(_two_by_two(), compare(_two_by_two()))
+    forests = [block for section in document(made).sections for block in section.blocks if isinstance(block, Forest)]
+    at = {block.title: {row.at for row in block.rows} for block in forests}
+    assert at == {
+        "Differences in reward, with 95 % intervals": {100.0},
+        "Differences in partial, with 95 % intervals": {75.0},
+        "Reward by task: goal - plain": {100.0},
+        "Partial by task: goal - plain": {75.0},
+    }
+    assert {tuple(tick.text for tick in block.ticks) for block in forests} == {("-1.000", "-0.500", "0", "+0.500", "+1.000")}
 
 
 def test_shades_can_be_read_in_both_schemes() -> None:
