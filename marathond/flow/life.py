@@ -57,6 +57,7 @@ class Life:
             log.info("recovered", taken_over=len(taken_over), voided=voided)
         for trial_id in taken_over:
             scheduler.start(trial_id, recovered=True)
+        world.recovered = True
         group.start_soon(Sweeper(world).run, name="sweeper")
         group.start_soon(Exporter(world).run, name="exporter")
         group.start_soon(scheduler.run, name="scheduler")

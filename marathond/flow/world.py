@@ -165,6 +165,8 @@ class World:
     building: int = 0
     """Images that are being made."""
     driven: dict[int, Handle] = field(default_factory=dict)
+    recovered: bool = False
+    """What ran before this life is driven by now, or void."""
     scores: Mapping[str, Overrides] = field(default_factory=dict)
     """The configuration's rules by task; a reload exchanges them whole."""
     images: dict[int, ImageInfo] = field(default_factory=dict)

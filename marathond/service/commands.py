@@ -289,6 +289,8 @@ class Commands:
         mode: Literal["term", "now"] = "now" if args.flag("now") else "term"
         reason = args.reason()
         live = await self._live()
+        if mode == "now":  # said to be done only where it can be written down: not on a full disk
+            await self._close("drain", author, reason)
         self._control.request_stop(mode, author, reason)
         return asdict(Stopping(mode, os.getpid(), live))
 

@@ -231,8 +231,7 @@ class Daemon:
             folder.mkdir(parents=True, exist_ok=True)
         self.world = World(fixed, await self._knobs(fixed), self._patient, self.engine, SystemHost(self.clock.mono_ms), self.clock)
         self.world.scores, self.world.mounted = effective.score_rules(self.settings), self._mounted
-        if begun is not None:
-            await self._name_what_is_left_out(result.campaign_id, begun)
+        await self._name_what_is_left_out(result.campaign_id, begun)
         meet = None if fixed.gateway is None else fixed.gateway.folder
         async with gateway_file.kept(meet, self.settings.gateway) as self._gateway_file:
             await serve_control(self, group)
@@ -247,8 +246,8 @@ class Daemon:
         row = await self.ledger.read(campaigns.campaign_by_name, self.settings.campaign.name)
         return None if row is None else {task.name: task.path for task in await self.ledger.read(campaigns.tasks_of, row.campaign_id)}
 
-    async def _name_what_is_left_out(self, campaign_id: int, begun: Mapping[str, str]) -> None:
-        found = await to_thread.run_sync(taskpaths.left_out, self.settings, begun)
+    async def _name_what_is_left_out(self, campaign_id: int, begun: Mapping[str, str] | None) -> None:
+        found = () if begun is None else await to_thread.run_sync(taskpaths.left_out, self.settings, begun)
         await self._patient.write(left_out.record, found, campaign_id=campaign_id, now_ms=self.clock.wall_ms())
 
     async def _intake(self, group: TaskGroup) -> None:
@@ -317,14 +316,19 @@ class Daemon:
     async def _wind_down(self) -> bool:
         """Wait for a request to stop and carry it out; False when a drain was called off by `resume`."""
         await self._stopping.wait()
-        assert self.stop is not None
+        stop = self._asked()
         driven = [] if self.world is None else sorted(self.world.driven)
-        log.info("stopping", mode=self.stop.mode, author=self.stop.author, reason=self.stop.reason, trials=len(driven), named=named(driven))
-        if self.world is not None and not await carry_out(self.world, self.ledger, self.notifier, self._asked):
+        log.info("stopping", mode=stop.mode, author=stop.author, reason=stop.reason, trials=len(driven), named=named(driven))
+        if self.world is not None and not await carry_out(self.world, self.notifier, self._asked):
             log.info("drain_called_off")
-            self.stop, self._stopping = None, anyio.Event()
+            if self.stop is stop:  # else a more urgent one came while this was found out
+                self.stop, self._stopping = None, anyio.Event()
+                # One that was asked for meanwhile passed for the one that has just been called off.
+                for again in await self.ledger.read(admission.stops):
+                    if again.kind == "drain":
+                        self.request_stop("drain", again.author, again.detail)
             return False
-        self.notifier.stopping(f"stopping ({self.stop.mode})")
+        self.notifier.stopping(f"stopping ({self._asked().mode})")
         return True
 
     def _status_line(self) -> str:

@@ -180,5 +180,7 @@ async def _reloads(daemon: Daemon) -> None:
                 result = await daemon.submit("signal")
             except MarathonError as error:
                 log.error("reload_refused", error=str(error))
+            except OSError as error:  # of a disk with tasks: no reason to end what runs
+                log.error("reload_refused", error=str(error), exc_info=error)
             else:
                 log.info("reloaded", cells_added=result.added_cells)

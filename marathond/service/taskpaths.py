@@ -101,10 +101,20 @@ def _folders(pattern: str) -> list[Path]:
             return [path] if (path / "task.toml").exists() else _tasks_below(path)
     except PermissionError:
         return [path]  # reading it as a task says what may not be read, and parks it
+    except OSError:
+        return []  # a name that no file system takes, a server that is away: :func:`_no_task` says which
     if not glob.has_magic(pattern):
         return []
     matches = glob.glob(pattern)  # noqa: PTH207  # Path.glob would match hidden folders
-    return sorted(match for match in map(Path, matches) if match.is_dir())
+    return sorted(match for match in map(Path, matches) if _is_folder(match))
+
+
+def _is_folder(path: Path) -> bool:
+    """As far as can be seen: what cannot be looked at is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _tasks_below(path: Path) -> list[Path]:
@@ -125,11 +135,17 @@ def _vanished(pattern: str, known: Mapping[str, str]) -> list[Path]:
 
 def _is_pattern(path: Path) -> bool:
     """Not so for a configuration's own folder with such characters in its name: that is there, as it is written."""
-    return any(glob.has_magic(each.name) and not each.is_dir() for each in (path, *path.parents))
+    return any(glob.has_magic(each.name) and not _is_folder(each) for each in (path, *path.parents))
 
 
 def _no_task(pattern: str) -> str:
-    path = Path(pattern)
+    try:
+        return _why_none(Path(pattern), pattern)
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror or error}"
+
+
+def _why_none(path: Path, pattern: str) -> str:
     if path.is_dir():
         names = sorted(child.name for child in islice(path.iterdir(), TASKS_MAX) if child.is_dir() and not child.name.startswith("."))
         return "holds no task.toml, and no folder that does" + _near([], names, of=" in it")

@@ -16,16 +16,17 @@ from marathond.core.parting import named
 from marathond.core.text import plural
 from marathond.flow.world import World
 from marathond.ledger.verbs import admission, artifacts, operator, runs
-from marathond.ports.ledger import Ledger
 from marathond.service.commands import StopMode
 from marathond.service.notify import Notifier
 
 URGENCY: tuple[StopMode, ...] = ("drain", "now", "term")
 """Of two requests to stop, the later in this order counts."""
 TORN_DOWN_S = 60.0
-"""How long an end waits for teardowns: `stop --now` for those that it has begun, a drain for what Docker did not remove at once."""
-TELL_MS, DRAIN_LOOK_S = 30_000, 0.5
-"""How often a drain says for whom it waits; and looks whether it still does."""
+"""How long an end waits for teardowns."""
+TELL_MS, DRAIN_LOOK_S, VOID_LOOK_S = 30_000, 0.5, 0.1
+"""How often a drain says for whom it waits; how often it and `stop --now` look whether they still do."""
+EXPORT_MS = 5_000
+"""How often a drain has tried again what could not be exported."""
 
 log = structlog.get_logger("marathond")
 
@@ -50,71 +51,83 @@ Asked = Callable[[], StopRequest]
 """The most urgent request so far."""
 
 
-async def carry_out(world: World, ledger: Ledger, notifier: Notifier, asked: Asked) -> bool:
+async def carry_out(world: World, notifier: Notifier, asked: Asked) -> bool:
     """Returns when the process may leave; False when a drain was called off by `resume`.
 
     A trial tries its teardown once.  A busy Docker refuses a removal whose kill it has not seen end yet; the sweeper repeats it, and a life
-    that left before would leave an agent's container running with nobody to remove it: both ways wait for it.
-
-    :param ledger: one that refuses for want of room where the flow's own would wait for it.
+    that left before would leave an agent's container running with nobody to remove it: both ways wait for it, TORN_DOWN_S at most.
     """
-    if asked().mode == "term":
-        return True
-    before = frozenset((await ledger.read(runs.left)).loose)
-    if asked().mode == "drain" and not await _drained(world, ledger, notifier, asked, before):
-        return False
+    began_ms, voids = world.clock.mono_ms(), False
+    while (stop := asked()).mode == "drain":
+        if await _drained(world, notifier, asked):
+            break
+        if asked() is stop:
+            return False
     if asked().mode == "now":
         # Not STOPPING yet: systemd kills what takes longer after it than TimeoutStopSec, and would start it again as failed.
         notifier.status("stop --now: tearing down")
-        await void_everything(world, ledger, asked())
-        await _torn_down(world, ledger, asked, before)
-        await ledger.write(admission.end_stop, "drain", author="marathond", now_ms=world.clock.wall_ms())
+        voids, began_ms = True, world.clock.mono_ms()
+    while asked().mode == "now" and not await _voided(world, asked()):
+        if world.clock.mono_ms() - began_ms >= TORN_DOWN_S * 1000:
+            break
+        await anyio.sleep(VOID_LOOK_S)
+    if voids:
+        await world.ledger.write(admission.end_stop, "drain", author="marathond", now_ms=world.clock.wall_ms())
     return True
 
 
-async def _drained(world: World, ledger: Ledger, notifier: Notifier, asked: Asked, before: frozenset[int]) -> bool:
-    """True when nothing runs, everything is exported and torn down (but ``before``, or for at most TORN_DOWN_S), or when a more urgent
-    stop came; False when the drain was called off."""
-    began_ms, said_ms = world.clock.mono_ms(), -TELL_MS
+async def _drained(world: World, notifier: Notifier, asked: Asked) -> bool:
+    """True when nothing runs and everything is exported and torn down, or when a more urgent stop came; False when it was called off.
+
+    Before recovery is over, a trial that the ledger has running is driven by nobody, and is waited for all the same.
+    """
+    began_ms = rung_ms = world.clock.mono_ms()
+    said_ms = -TELL_MS
     rests_ms: int | None = None
-    while True:
-        waiting: list[int] = await ledger.read(artifacts.not_exported)
-        loose = set((await ledger.read(runs.left)).loose) - before
+    while asked().mode == "drain":
+        if not any(stop.kind == "drain" for stop in await world.ledger.read(admission.stops)):
+            return False
+        waiting: list[int] = await world.ledger.read(artifacts.not_exported)
+        live = [] if world.recovered else [trial_id for trial_id, _ in (await world.ledger.read(runs.left)).live]
+        loose = await _loose(world)
         now_ms = world.clock.mono_ms()
-        waited_ms = now_ms - began_ms
-        rests_ms = None if world.driven or waiting else now_ms if rests_ms is None else rests_ms
+        waited_ms, driven = now_ms - began_ms, sorted(world.driven.keys() | set(live))
+        rests_ms = None if driven or waiting else now_ms if rests_ms is None else rests_ms
         if rests_ms is not None and (not loose or now_ms - rests_ms >= TORN_DOWN_S * 1000):
             log.info("drained", waited_s=waited_ms // 1000)
             return True
-        if asked().mode != "drain":
-            return True
-        if not any(stop.kind == "drain" for stop in await ledger.read(admission.stops)):
-            return False
         if waited_ms - said_ms >= TELL_MS:
-            said_ms, driven = waited_ms, sorted(world.driven)
-            exports = len(set(waiting) - world.driven.keys())
+            said_ms, exports = waited_ms, len(set(waiting) - set(driven))
             log.info("draining", waited_s=waited_ms // 1000, trials=len(driven), named=named(driven), exports=exports, loose=len(loose))
-            rest = plural(exports, "export") if exports else f"the teardown of {named(sorted(loose))}"
-            notifier.status(f"draining for {waited_ms // 1000} s, waits for {f'{len(driven)} trials: {named(driven)}' if driven else rest}")
-        world.export_wake.ring()
+            rest = plural(exports, "export") if exports else f"the teardown of {named(loose)}"
+            waits = f"{len(driven)} trials: {named(driven)}" if driven else rest
+            notifier.status(f"draining for {waited_ms // 1000} s, waits for {waits}")
+        if now_ms - rung_ms >= EXPORT_MS:
+            rung_ms = now_ms
+            world.export_wake.ring()
         await anyio.sleep(DRAIN_LOOK_S)
+    return True
 
 
-async def void_everything(world: World, ledger: Ledger, stop: StopRequest) -> None:
+async def _voided(world: World, stop: StopRequest) -> bool:
+    """Void what runs; whether nothing is left.  Asked again and again: an admission that was decided before is written after the first."""
+    closed = any(each.kind == "drain" for each in await world.ledger.read(admission.stops))
+    if not closed or (await world.ledger.read(runs.left)).live:
+        await void_everything(world, stop)
+    return not world.driven and not await _loose(world)
+
+
+async def _loose(world: World) -> list[int]:
+    """Trials that came to rest lately and are not torn down.  What Docker does not remove for longer is a finding, and holds nobody up."""
+    return await world.ledger.read(runs.lately_loose, since_ms=world.clock.wall_ms() - int(TORN_DOWN_S * 1000))
+
+
+async def void_everything(world: World, stop: StopRequest) -> None:
     """Void what runs, and begin to tear it down."""
     now_ms = world.clock.wall_ms()
-    await ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
-    done = await ledger.write(operator.void_unfinished, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
+    await world.ledger.write(admission.open_stop, "drain", detail=stop.reason, author=stop.author, until_ms=None, now_ms=now_ms)
+    done = await world.ledger.write(operator.void_unfinished, code="stop_now", reason=stop.reason, author=stop.author, now_ms=now_ms)
     live = [trial.trial_id for trial in done.voided]
     for trial_id in live:
         world.withdraw(trial_id)
     log.info("voided_all", trials=len(live), named=named(live), torn_down_within_s=TORN_DOWN_S)
-
-
-async def _torn_down(world: World, ledger: Ledger, asked: Asked, before: frozenset[int]) -> None:
-    """Wait until nothing of a trial is left at the engine but of ``before``; TORN_DOWN_S, and until a SIGTERM at the latest."""
-    with anyio.move_on_after(TORN_DOWN_S):
-        while asked().mode != "term":
-            if not world.driven and before.issuperset((await ledger.read(runs.left)).loose):
-                break
-            await anyio.sleep(0.1)

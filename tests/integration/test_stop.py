@@ -244,6 +244,48 @@ async def test_a_drain_is_called_off_also_while_it_waits_for_a_teardown_alone(re
         await assert_nothing_left(rig, engine)
 
 
+async def test_a_drain_waits_for_agents_that_no_daemon_has_taken_over_yet(relay: Relay, tmp_path: Path, engine: DockerEngine) -> None:
+    """The engine is away when the daemon starts: what runs in it is driven by nobody, and is no reason to leave."""
+    async with Daemons(relay.url, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
+        rig.relay = relay
+        await rig.agent_runs()
+        rig.strike(signal.SIGTERM)
+        assert await rig.ended() == 0
+        await relay.cut()
+        await rig.start()
+        assert (await rig.command_it("drain", reason="upgrade"))["live"] == [1]
+        await wait_for(lambda: "draining" in rig.log())
+        await anyio.sleep(1.5)
+        assert rig.process is not None and rig.process.poll() is None
+        await relay.listen()
+        rig.let_go("go")
+        assert await rig.ended() == 0
+        assert rig.said().endswith("(upgrade): nothing left running")
+        assert rig.sql("SELECT attempt, state FROM trial") == [(1, "scored")] and runs_of(rig) == [1]
+        await assert_nothing_left(rig, engine)
+
+
+async def test_stop_now_is_carried_out_whatever_is_resumed_or_drained_beside_it(relay: Relay, tmp_path: Path, engine: DockerEngine) -> None:
+    """It comes while a drain waits for a teardown alone; then a person resumes: nothing begins that the process would leave alone."""
+    tasks, one = [make_task(tmp_path, "t", agent_s=10_000)], {"admission.concurrency": 2}
+    async with Daemons(relay.url, tasks=tasks, arms={"w": WAITS}, replicates=3, overrides=one) as rig:
+        rig.relay = relay
+        await rig.agent_runs(1)
+        await rig.agent_runs(2)
+        relay.fails_at = (b"DELETE /",)
+        await rig.command_it("drain", reason="the evening")
+        (rig.root / "state" / "r" / "t0001" / "logs" / "artifacts" / "go").touch()
+        await rig.until("SELECT count(*) FROM finding WHERE code = 'container_undeletable' AND closed_at_ms IS NULL")
+        assert (await rig.command_it("stop", now=True, reason="the end"))["live"] == [2]
+        await rig.until("SELECT count(*) FROM void WHERE code = 'stop_now'")
+        await rig.command_it("resume")
+        relay.fails_at = ()
+        assert await rig.ended() == 0, rig.log()
+        assert rig.said().startswith("stop --now by ") and rig.said().endswith("(the end): nothing left running")
+        assert rig.one("SELECT count(*) FROM trial WHERE state NOT IN ('scored', 'voided')") == 0, rig.story()
+        await assert_nothing_left(rig, engine)
+
+
 async def test_stop_now_waits_no_longer_than_its_bound_for_a_docker_that_hangs(
     relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

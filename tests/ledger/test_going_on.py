@@ -89,4 +89,21 @@ async def test_f06_a_start_goes_on_without_a_disk_to_come_and_a_submission_witho
         last = life()
         await last._name_what_is_left_out(again.campaign_id, begun)
         assert [row.subject for row in await ledger.read(open_findings)] == ["scores.foru", 'verifier.exclusive[0] = "fuor"']
+        write(tmp_path, f'"tasks/four", "{"y" * 300}"')
+        long = life()
+        again = await long._submit(long.settings, "marathond", begun=begun)
+        await long._name_what_is_left_out(again.campaign_id, begun)
+        (row,) = await ledger.read(open_findings)
+        assert "cannot be looked at: File name too long" in row.detail
+        with pytest.raises(ConfigError, match="cannot be looked at: File name too long"):
+            await long.submit("ana")
+
+        write(tmp_path, f'"tasks/four", "{"y" * 300}"')
+        other = tmp_path / "marathond.toml"
+        other.write_text(other.read_text().replace('name = "c"', 'name = "other"').replace(f', "{"y" * 300}"', ""))
+        fresh = life()
+        assert await fresh._known_tasks() is None
+        begins = await fresh._submit(fresh.settings, "marathond")
+        await fresh._name_what_is_left_out(begins.campaign_id, None)
+        assert await ledger.read(open_findings) == [], "another campaign's configuration counts now"
     opened.close()

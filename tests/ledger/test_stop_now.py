@@ -11,12 +11,13 @@ import pytest
 
 from marathond.flow.world import Handle, World
 from marathond.ledger.connect import connect
+from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, trials
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service.winding_down import StopRequest, void_everything
 from tests.support import ledgers as help
-from tests.support.ledgers import T0, bring_to, cell, file_ledger, fill
+from tests.support.ledgers import T0, bring_to, cell, file_ledger, fill, memory_ledger
 
 pytestmark = pytest.mark.anyio
 
@@ -43,11 +44,24 @@ async def test_a08_a_trial_that_is_scored_while_stop_now_is_decided_keeps_its_sc
     bring_to(conn, cell(conn, "zstd", "goal"), "running")
     run_id = conn.execute("SELECT max(run_id) FROM run").fetchone()[0]
     async with await ScoredMeanwhile.open(path, run_id=run_id) as ledger:
-        world = World(*[cast(Any, None)] * 5, SystemClock())
+        world = World(*[cast(Any, None)] * 2, ledger, *[cast(Any, None)] * 2, SystemClock())
         world.driven[2] = handle = Handle()
-        await void_everything(world, ledger, StopRequest("now", "ana", "enough"))
+        await void_everything(world, StopRequest("now", "ana", "enough"))
         assert handle.withdrawn
     found = conn.execute("SELECT trial_id, state FROM trial ORDER BY trial_id").fetchall()
     assert [tuple(row) for row in found] == [(1, "scored"), (2, "voided")]
     assert [tuple(row) for row in conn.execute("SELECT trial_id, code, from_state FROM void")] == [(2, "stop_now", "running")]
     conn.close()
+
+
+@pytest.mark.parametrize("kind", ["pause", "drain"])
+def test_what_a_person_closed_since_the_look_is_closed(kind: str) -> None:
+    """The planner's look and the admission lie seconds apart where the engine is slow; a trial that began then would be left alone."""
+    c = memory_ledger()
+    fill(c)
+    admission.open_stop(c, kind, detail="the end", author="ana", until_ms=None, now_ms=T0)
+    with pytest.raises(RuleBroken, match="admission_closed"):
+        help.admit(c, cell(c, "zstd", "plain"))
+    admission.end_stop(c, kind, author="ana", now_ms=T0)
+    admission.open_stop(c, "breaker", detail="it tries one", author="marathond", until_ms=None, now_ms=T0)
+    assert help.admit(c, cell(c, "zstd", "plain")).attempt == 1

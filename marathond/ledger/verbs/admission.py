@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from marathond.core import belongings
 from marathond.core.money import Rules
 from marathond.core.plan import Holding, Snapshot, Stop
+from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import probing, settings
 from marathond.ledger.verbs.cells import cells_by_arm, standing_by_arm
 from marathond.ledger.verbs.money import begun_cells, open_cell, purse
@@ -97,11 +98,17 @@ def admit(
 ) -> Admitted:
     """Claim, trial and lease in one transaction; while a breaker tries one, also that this is it.
 
+    The planner has asked the engine since its look, which may take seconds: what a person closed meanwhile is closed.  A breaker is not
+    asked for, it lets one through.
+
     :param token: fences the claim; unique for ever (fault f09).
     :param subnet: CIDR of the lease; None: the engine chooses (auto mode), or no network is needed.
+    :raises RuleBroken: ``admission_closed``: a person's stop stands.
     The schema refuses: ``claim_only_open_cell``, ``claim_one_live_per_cell``, ``network_lease_within_cap``,
     ``network_lease_one_live_per_subnet``.
     """
+    if closed := scalar(c, "SELECT kind FROM admission_stop WHERE kind IN ('pause', 'drain') AND ended_at_ms IS NULL"):
+        raise RuleBroken("admission_closed", str(closed))
     row = c.execute(
         f"INSERT INTO claim (cell_id, token, run_id, claimed_at_ms) VALUES (?, ?, {NEWEST_RUN}, ?) RETURNING claim_id",
         (cell_id, token, now_ms),

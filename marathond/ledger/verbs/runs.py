@@ -77,6 +77,12 @@ def left(c: sqlite3.Connection) -> Left:
     return Left(tuple((row[0], row[1]) for row in live), tuple(row[0] for row in loose))
 
 
+def lately_loose(c: sqlite3.Connection, *, since_ms: int) -> list[int]:
+    """Trials at rest since then whose container or network may still be there; wall-clock milliseconds since 1970 UTC."""
+    sql = f"SELECT trial_id FROM ({_LOOSE}) AS loose WHERE (SELECT max(at_ms) FROM trial_event WHERE trial_id = loose.trial_id) >= ?"
+    return [row[0] for row in c.execute(sql, (since_ms,)).fetchall()]
+
+
 def part(c: sqlite3.Connection, *, asked: str, undone: Sequence[str] = (), now_ms: int) -> str:
     """:func:`end_run` with what is left to the next daemon; these words."""
     words = parting(asked, left(c), undone)
