@@ -32,12 +32,19 @@ def _section(section: Section, where: Screen) -> Iterator[str]:
     yield ""
     yield from _painted(f"{'#' * (section.level - 1)} {section.title}", where, "bold")
     before: Block | None = None
-    for block in section.blocks:
+    for place, block in enumerate(section.blocks):
         made = list(_block(block, where))
+        if isinstance(block, HeatMap) and not _explained(block, section.blocks[place + 1 :]):
+            made += _painted(f"({block.legend})", where, "dim")
         if made and before is not None and not (isinstance(before, Line) and isinstance(block, Line)):
             yield ""
         yield from made
         before = block if made else before
+
+
+def _explained(block: HeatMap, later: Sequence[Block]) -> bool:
+    """The last one of those with the same legend has it."""
+    return any(isinstance(each, HeatMap) and each.legend == block.legend for each in later)
 
 
 def _painted(text: str, where: Screen, style: str) -> list[str]:
@@ -83,7 +90,6 @@ def _heat(block: HeatMap, where: Screen) -> Iterator[str]:
         yield from (line for key, name in zip(keys, block.columns, strict=True) for line in wrapped(f"arm {key}: {name}", where))
         made = replace(made, columns=(made.columns[0], *map(num, keys)))
     yield from _table(made, where)
-    yield from _painted(f"({block.legend})", where, "dim")
 
 
 def _parts(columns: Sequence[Col], rows: Sequence[Sequence[str]], where: Screen) -> Iterator[tuple[Sequence[Col], Sequence[Sequence[str]]]]:

@@ -56,11 +56,13 @@ def _budget(arm: ArmSummary, results: Sequence[Results]) -> str:
     return of_known(percent(arm.budget_ended), known, arm.done)
 
 
-def absent(results: Sequence[Results]) -> Iterable[Line]:
-    """Columns that do not exist, each with its reason; and what must be known of one that does."""
+def absent(results: Sequence[Results], said: Sequence[str] = ()) -> Iterable[Line]:
+    """Columns that do not exist, each with its reason, but for those that the comparison's notes name; and what must be known of others."""
     for one in results:
         where = f"{word(one.campaign)}: " if len(results) > 1 else ""
         for column in one.columns:
+            if not column.exists and f"no column {column.name}: {column.why}" in said:
+                continue
             if not column.exists:
                 yield Line(f"{where}there is no {_called(column)}: {word(column.why, TEXT_MAX)}", Tone.WARN)
             elif column.why:
@@ -72,7 +74,7 @@ def _called(column: Column) -> str:
 
 
 def own(comparison: Comparison, results: Sequence[Results]) -> Section:
-    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results)]
+    blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results, comparison.notes)]
     blocks += [*_at_k(comparison), _endings(comparison), *_exits(comparison), *budget_panels(comparison, results)]
     return Section("arms", "The arms by themselves", tuple(blocks))
 

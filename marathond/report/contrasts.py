@@ -17,6 +17,7 @@ TESTED = ("diff", "95 % interval", "p (t)", "exact", "Holm", "tasks", "cells")
 HOW = "p (t): Student's t over tasks; exact: sign flips over tasks; Holm: the exact p, corrected over the contrasts"
 SHOWN_OPEN = 6
 """With more contrasts, each one's own section is folded away in HTML."""
+SAMPLED = "~: sign flips were sampled with a fixed seed, for there are too many to try all"
 LEFT_OUT_NAMED = 40
 """Cells named per reason; the rest is counted."""
 
@@ -37,10 +38,16 @@ def sections(comparison: Comparison) -> Iterable[Section]:
         yield Section("comparison", "Comparison", (*head, Line("There is no contrast: nothing is compared.", Tone.WARN)))
         return
     head += [side_by_side(comparison.contrasts, metric) for metric in Metric if is_compared(comparison, metric)]
-    head.append(Line(HOW, Tone.QUIET))
+    head.append(Line(how(comparison.contrasts), Tone.QUIET))
     yield Section("comparison", "Comparison", (*head, *contrasts_forest(comparison.contrasts)))
     for number, contrast in enumerate(comparison.contrasts, start=1):
         yield Section(f"contrast-{number}", name_of(contrast), tuple(_one(contrast)), level=3, aside=len(comparison.contrasts) > SHOWN_OPEN)
+
+
+def how(contrasts: Sequence[ContrastResult]) -> str:
+    """What the columns and the signs of :func:`side_by_side` mean."""
+    sampled = any(found.tasks and found.tasks.sign_flip_how != "exact" for each in contrasts for found in each.metrics)
+    return f"{HOW}; {SAMPLED}" if sampled else HOW
 
 
 def is_compared(comparison: Comparison, metric: Metric) -> bool:
@@ -73,8 +80,10 @@ def _tested(found: MetricContrast) -> tuple[str, ...]:
 
 def _one(contrast: ContrastResult) -> Iterable[Block]:
     yield Line(declared(contrast), Tone.QUIET)
-    yield from lines((word(note, TEXT_MAX) for note in contrast.notes), Tone.WARN)
     shown = [each for each in contrast.metrics if each.tasks is not None]
+    below = {each.these_tasks.why for each in shown if each.these_tasks is not None and each.these_tasks.why}
+    kept = (note for note in contrast.notes if note.partition(", these tasks: ")[2] not in below)
+    yield from lines((word(note, TEXT_MAX) for note in kept), Tone.WARN)
     for each in contrast.metrics:
         if each.tasks is None:
             yield Line(f"{NAMES[each.metric]}: nothing to compare: {word(each.why, TEXT_MAX)}", Tone.WARN)
@@ -82,11 +91,10 @@ def _one(contrast: ContrastResult) -> Iterable[Block]:
         yield _tests(shown)
         yield _means(contrast, shown)
         yield _signs(contrast, shown)
-        if any(each.tasks and each.tasks.sign_flip_how != "exact" for each in shown):
-            yield Line("~: sign flips were sampled with a fixed seed, for there are too many to try all.", Tone.QUIET)
     for each in shown:
         if each.these_tasks is not None:
-            yield Line(f"These tasks, {NAMES[each.metric]}: {_stratified(each.these_tasks)}")
+            tone = Tone.WARN if each.these_tasks.why else Tone.PLAIN
+            yield Line(f"These tasks, {NAMES[each.metric]}: {_stratified(each.these_tasks)}", tone)
         if each.mcnemar is not None:
             yield Line(f"Single replicates, {NAMES[each.metric]}: {_mcnemar(contrast, each.mcnemar)}")
     yield from _without_build_failed(shown)
@@ -105,8 +113,9 @@ def declared(contrast: ContrastResult) -> str:
 
 
 def _tests(shown: Sequence[MetricContrast]) -> Table:
-    columns = (Col(""), *map(num, TESTED))
-    return Table(columns, tuple((NAMES[each.metric], *_tested(each)) for each in shown), "Tasks like these: the task is the unit")
+    """The rows of :func:`side_by_side` of this contrast, for who has come to it by a link; text has them a few lines above."""
+    rows = tuple((NAMES[each.metric], *_tested(each)) for each in shown)
+    return Table((Col(""), *map(num, TESTED)), rows, "Tasks like these: the task is the unit", html_only=True)
 
 
 def _means(contrast: ContrastResult, shown: Sequence[MetricContrast]) -> Table:
@@ -145,7 +154,8 @@ def _stratified(found: TheseTasks) -> str:
     if found.p_exact is None:
         return f"no stratified test: {word(found.why or 'it is undefined', TEXT_MAX)}"
     parts = [f"stratified within task, exact p {p_value(found.p_exact)}", f"Cochran-Mantel-Haenszel p {p_value(found.p_cmh)}"]
-    parts.append(f"common odds ratio {fixed(found.odds_ratio)}" if found.odds_ratio is not None else "common odds ratio undefined")
+    if found.odds_ratio is not None or not (found.why and found.informative):  # else its own words tell why it is none
+        parts.append("common odds ratio " + ("undefined" if found.odds_ratio is None else fixed(found.odds_ratio)))
     return f"{', '.join(parts)}; {many(found.informative, 'task')} with both outcomes" + (
         f"; {word(found.why, TEXT_MAX)}" if found.why else ""
     )

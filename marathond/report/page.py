@@ -116,7 +116,7 @@ def _numbers(report: Report, comparison: Comparison) -> Iterable[Section]:
         metrics = (Metric.REWARD, Metric.PARTIAL) if len(shown) <= PARTIAL_AT_MOST else (Metric.REWARD,)
         tables: list[Table] = [contrasts.side_by_side(shown, metric) for metric in metrics if contrasts.is_compared(comparison, metric)]
         blocks += [*tables, *(list(contrasts_forest(shown))[:1] if len(shown) <= FIGURE_AT_MOST else [])]
-        blocks += lines([contrasts.HOW, *(word(text, TEXT_MAX) for text in comparison.estimands[:1])])
+        blocks += lines([contrasts.how(shown), *(word(text, TEXT_MAX) for text in comparison.estimands[:1])])
     if left > 0:
         blocks.append(Line(f"{many(left, 'contrast')} more in the whole report.", Tone.WARN))
     notes = list(dict.fromkeys([*comparison.notes, *(note for each in shown for note in each.notes)]))

@@ -73,13 +73,15 @@ def test_the_two_best_compared_are_as_published(reported: dict[str, str], form: 
     after = re.split(rf"(?:## |  ){re.escape(BEST)}\s+not declared", reported[form])
     assert len(after) == 2
     own = after[1][:6000]
-    assert [number for number in KNOWN if number not in own] == []
+    # Text has the tests once, in the comparison's own table, where many arms make a contrast's name two lines.
+    tested = own if form == "html" else reported[form].split("# Comparison")[1].split("p (t): ")[0]
+    assert [number for number in KNOWN if number not in own + tested] == []
     assert re.search(r"reward\s+1\.42\d\d\s+0\.4531\s+0\.\d{4}\s+7\s+5\s+2\s+0\.0156", own)
 
 
 def test_where_it_was_read_from_and_what_it_cannot_tell(reported: dict[str, str]) -> None:
     for form in reported.values():
         assert "imported: measured elsewhere" in form and "1299 trials from" in form
-        assert "there is no test rate: none of 1299 done cells has a test rate" in form
+        assert "no column test_rate: none of 1299 done cells has a test rate" in form
         assert "Tokens out: not known of any done cell." in form
         assert "when voids were is not known" in reported["html"]

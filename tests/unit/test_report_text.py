@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 from marathond.cli.output import Screen, display_width
 from marathond.cli.report_text import render
 from marathond.core.compare import compare
+from marathond.core.results import Contrast
 from marathond.report.document import document, make
 from marathond.report.page import page
 from tests.support import small_report
-from tests.support.some_results import a_campaign, some_results
+from tests.support.some_results import T0, a_campaign, a_cell, some_results
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data"
 SHOWN = {
@@ -50,6 +52,29 @@ def test_off_a_terminal_no_line_is_broken() -> None:
     made = make(results, compare(results))
     text = "\n".join(render(document(made), Screen(None)))
     assert all(sentence in text for sentence in made.comparison.estimands) if made.comparison else pytest.fail("withheld")
+
+
+def test_two_arms_on_two_tasks_are_told_once() -> None:
+    scores = {"goal": (1.0, 1.0), "plain": (0.0, 0.5)}
+    cells = [a_cell(task, arm, 1, reward, partial=partial) for task in ("sql", "zip") for arm, (reward, partial) in scores.items()]
+    results = some_results(cells, contrasts=(Contrast("goal", "plain", T0, 0),))
+    lines = list(render(document(make(results, compare(results))), Screen(None)))
+    text = "\n".join(lines)
+    assert [line.split()[-7] for line in lines if line.endswith("0.5000  0.5000      2      2")] == ["+1.0000", "+0.5000"]
+    for once in ("the odds ratio is infinite", "odds ratio", "(mean over done cells", "none of 4 done cells has a test rate"):
+        assert text.count(once) == 1, once
+    assert next(line for line in lines if "odds ratio" in line).startswith("! These tasks, reward: stratified")
+
+
+def test_what_a_tilde_means_is_said_once_beside_the_p_values() -> None:
+    reward = replace(small_report.REWARD, tasks=replace(small_report.REWARD.tasks or pytest.fail("no tasks"), sign_flip_how="sampled"))
+    known = small_report.comparison()
+    sampled = replace(known, contrasts=(replace(known.contrasts[0], metrics=(reward, *known.contrasts[0].metrics[1:])),))
+    made = make(small_report.results(), sampled)
+    for form in (document, page):
+        text = "\n".join(render(form(made), Screen(None)))
+        assert re.search(r"\d~ ", text) and text.count("~: sign flips were sampled") == 1
+    assert "~" not in text_of("report-small.txt")
 
 
 def test_thirteen_long_names_are_numbered_where_they_do_not_fit() -> None:
