@@ -1,6 +1,7 @@
 """``marathonctl config check`` and ``config show``: is the configuration right, and where does each value come from.
 
-Owns how settings are shown.  Needs no daemon and no engine; a ledger is looked at where there is one, for tasks that have changed.
+Owns how settings are shown.  Needs no daemon and no engine, so of what the engine's host decides it says that it did not ask; a ledger is
+looked at where there is one, for tasks that have changed.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import typer
 from marathond.cli import refusals
 from marathond.cli.output import note, print_json, say
 from marathond.core.errors import ConfigError
-from marathond.core.model import Task, Unrunnable
+from marathond.core.model import Unrunnable
 from marathond.core.text import clean, hidden_url, plural
 from marathond.service.exits import Exit
 
 if TYPE_CHECKING:
+    from marathond.cli.differing import Taken
     from marathond.service.settings import Settings
 
 VALUE_MAX = 4000
 """Characters of one value that are shown."""
+
+HOST_NOT_ASKED = "the host was not asked (plan does)"
+"""Beside every verdict: a task that the engine's host is too small for parks as well."""
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTHORIZATION", re.IGNORECASE)
 _NO_SECRETS = frozenset({"key_file", "key_credential", "key_header", "tokens_per_min"})
@@ -72,7 +77,7 @@ class Checked:
     :param tasks: how many.
     :param arms: how many.
     :param cells: tasks x arms x replicates.
-    :param parked_cells: of them, cells that park.
+    :param parked_cells: of them, cells that park, as far as can be told without the engine's host; one that has a score is not among them.
     :param cannot_start: mounts that are not there, a line each.
     :param refused: what was changed since the campaign was submitted and needs a new one, a line each: a submission, or the next start,
         would be refused.
@@ -115,6 +120,8 @@ Shown = dict[str, Setting]
 def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False) -> None:
     """Read the configuration and each of its tasks.  What was tolerated in a task is a note on stderr.
 
+    The engine is not asked: tasks that its host is too small for are named by marathonctl plan.
+
     Where the campaign was submitted already, a task whose files have changed since is named; so is what a submission would be refused for,
     such as a changed arm, and an arm of which the files that it mounts have changed.
 
@@ -126,10 +133,10 @@ def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False
 
     settings = _load(ctx, config, as_json=as_json)
     try:
-        tasks = as_submitted(settings, read_tasks(settings, {}, known=known_now(settings)).tasks)
+        taken = as_submitted(settings, read_tasks(settings, {}, known=known_now(settings)).tasks)
     except ConfigError as error:
         raise _usage(error, as_json=as_json) from error
-    found = _checked(settings, tasks, changed_now(settings), remounted_now(settings))
+    found = _checked(settings, taken, changed_now(settings), remounted_now(settings))
     if as_json:
         print_json(found)
     else:
@@ -138,13 +145,15 @@ def check(ctx: typer.Context, config: ConfigOption = None, as_json: Json = False
         raise typer.Exit(Exit.FAILED)
 
 
-def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], refused: Sequence[str], remounted: Sequence[str]) -> Checked:
+def _checked(settings: Settings, taken: Taken, refused: Sequence[str], remounted: Sequence[str]) -> Checked:
     from marathond.cli.parks import arm_parks
 
+    tasks = taken.tasks
     arms, replicates = len(settings.arm_names), settings.campaign.replicates
     whole = [Park(task.name, None, task.code, task.detail) for task in tasks if isinstance(task, Unrunnable)]
     alone = [Park(one.task, one.arm, one.code, one.why) for one in arm_parks(settings, tasks)]
-    parked_cells, missing = (len(whole) * arms + len(alone)) * replicates, list(_missing_mounts(settings))
+    parked_cells = (len(whole) * arms + len(alone)) * replicates - sum(taken.scored.values())
+    missing = list(_missing_mounts(settings))
     return Checked(
         ok=not parked_cells and not missing and not refused and not remounted,
         campaign=settings.campaign.name,
@@ -164,8 +173,8 @@ def _checked(settings: Settings, tasks: Sequence[Task | Unrunnable], refused: Se
 def _say_checked(found: Checked) -> None:
     counts = f"{plural(found.tasks, 'task')}, {plural(found.arms, 'arm')}, {plural(found.replicates, 'replicate')}"
     parked = f", of which {found.parked_cells} park{'s' if found.parked_cells == 1 else ''}" if found.parked_cells else ""
-    verdict = "not ok" if found.refused or found.remounted else "ok"
-    say(f"{verdict}: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}")
+    verdict = "ok" if found.ok else "not ok"
+    say(f"{verdict}: campaign {found.campaign}, {counts}: {plural(found.cells, 'cell')}{parked}; {HOST_NOT_ASKED}")
     for park in found.parks:
         say(f"parks: {clean(park.task)}: {park.code}: {clean(park.why)}")
     for line in found.cannot_start:

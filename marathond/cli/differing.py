@@ -6,8 +6,8 @@ Owns the look at the ledger for commands that else need none.  Must not word wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from marathond.cli.output import note
@@ -89,11 +89,25 @@ def _held_now(settings: Settings) -> dict[str, dict[str, str]]:
     return now
 
 
-def as_submitted(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> tuple[Task | Unrunnable, ...]:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tasks as a campaign takes them.
+
+    ``scored``: of those that park as ``task_changed``, how many cells have a score: it stands, and they do not park.
+    """
+
+    tasks: tuple[Task | Unrunnable, ...]
+    scored: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_submitted(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> Taken:
     """``tasks`` as the submitted campaign takes them: one that differs parks as ``task_changed``, as the daemon parks it; where no cell
     is left to park, it has a note."""
     found = {each.task: each for each in differing_now(settings, tasks)}
-    return tuple(_as_submitted(task, found[task.name]) if isinstance(task, Task) and task.name in found else task for task in tasks)
+    return Taken(
+        tuple(_as_submitted(task, found[task.name]) if isinstance(task, Task) and task.name in found else task for task in tasks),
+        {name: each.scored for name, each in found.items() if each.left},
+    )
 
 
 def _as_submitted(task: Task, each: Differing) -> Task | Unrunnable:

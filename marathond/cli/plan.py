@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from marathond.cli.differing import Taken
 from marathond.cli.disclosures import short
 from marathond.cli.output import Column, Screen, note, say, table, wrapped
 from marathond.cli.parks import ArmPark, arm_parks
@@ -82,6 +83,7 @@ class EngineSeen:
 class CampaignPlan:
     """``remounted``: arms whose mounts do not hold what the submitted campaign's did, a line each.
 
+    ``parked_cells`` and ``cells`` hold no cell of a changed task that has a score already, which stands: ``scored_cells`` are these.
     ``hours_at_most`` None: some cell has no limit.  ``networks_at_once`` counts trials that need one and may run side by side."""
 
     campaign: str
@@ -108,6 +110,7 @@ class CampaignPlan:
     remounted: tuple[str, ...] = ()
     turned: tuple[Turned, ...] = ()
     refused: tuple[str, ...] = ()
+    scored_cells: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def make_plan(
     settings: Settings,
     reading: Reading,
     engine: EngineSeen | str,
-    taken: Sequence[Task | Unrunnable] | None = None,
+    taken: Taken | None = None,
     turned: Sequence[Turned] = (),
     refused: Sequence[str] = (),
 ) -> CampaignPlan:
@@ -134,7 +137,8 @@ def make_plan(
     :param refused: why a submission of this, or the next start, would be refused, see :mod:`marathond.cli.changed`.
     """
     settings = with_knobs(settings, values(turned))
-    read = tuple(reading.tasks if taken is None else taken)
+    taken = Taken(tuple(reading.tasks)) if taken is None else taken
+    read, scored = taken.tasks, sum(taken.scored.values())
     tasks = tuple(_task_plan(settings, task, engine, _marks(settings, reading, task.name)) for task in read)
     arms, replicates = settings.arm_names, settings.campaign.replicates
     whole = {task.name for task in tasks if task.parks}
@@ -162,7 +166,7 @@ def make_plan(
         concurrency=admission.concurrency,
         tasks=tasks,
         cells=cells,
-        parked_cells=(len(whole) * len(arms) + len(alone)) * replicates,
+        parked_cells=(len(whole) * len(arms) + len(alone)) * replicates - scored,
         hours_at_most=None if hours is None else hours + (apart.hours_at_most if apart else 0),
         networks_at_once=min(admission.concurrency, sum(by_name[cell.task].needs_network for cell in cells)),
         networks_cap=settings.network.cap,
@@ -177,6 +181,7 @@ def make_plan(
         alone=apart,
         turned=tuple(turned),
         refused=tuple(refused),
+        scored_cells=scored,
     )
 
 
@@ -271,8 +276,9 @@ def ask_engine(settings: Settings, tasks: Sequence[Task | Unrunnable]) -> Engine
 
 def show(plan: CampaignPlan, where: Screen, *, all_cells: bool) -> None:
     """The screen of ``plan``."""
+    cells = len(plan.cells) + plan.parked_cells + plan.scored_cells
     say(
-        f"campaign {plan.campaign}: {plural(len(plan.cells) + plan.parked_cells, 'cell')} = {plural(len(plan.tasks), 'task')} x "
+        f"campaign {plan.campaign}: {plural(cells, 'cell')} = {plural(len(plan.tasks), 'task')} x "
         f"{plural(len(plan.arms), 'arm')} ({', '.join(plan.arms)}) x {plural(plan.replicates, 'replicate')}"
     )
     hours = "no upper bound: at least one task has no limit" if plan.hours_at_most is None else f"at most {plan.hours_at_most:.1f} h"

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 from marathond.cli import ctl
 from marathond.cli.config_cmds import app
 
+UNASKED = "; the host was not asked (plan does)"
+
 CONFIG = """[campaign]
 name = "first"
 tasks = ["tasks/*"]
@@ -57,7 +59,7 @@ def run(*argv: str) -> Result:
 
 def test_check_says_what_there_is(room: Path) -> None:
     done = run("check")
-    assert (done.exit_code, done.stdout) == (0, "ok: campaign first, 1 task, 2 arms, 2 replicates: 4 cells\n")
+    assert (done.exit_code, done.stdout) == (0, f"ok: campaign first, 1 task, 2 arms, 2 replicates: 4 cells{UNASKED}\n")
 
 
 def test_f06_check_lists_what_parks_and_why(room: Path) -> None:
@@ -66,9 +68,34 @@ def test_f06_check_lists_what_parks_and_why(room: Path) -> None:
     (room / "tasks/empty").mkdir()
     done = run("check")
     assert done.exit_code == 1
-    assert done.stdout.startswith("ok: campaign first, 4 tasks, 2 arms, 2 replicates: 16 cells, of which 12 park\n")
+    assert done.stdout.startswith(f"not ok: campaign first, 4 tasks, 2 arms, 2 replicates: 16 cells, of which 12 park{UNASKED}\n")
     parked = {line.split(": ")[1]: line.split(": ")[2] for line in done.stdout.splitlines()[1:]}
     assert parked == {"bad-toml": "task_broken", "empty": "task_broken", "gpu": "task_unsupported"}
+
+
+def test_f06_what_the_host_is_too_small_for_check_says_that_it_did_not_ask(room: Path) -> None:
+    """`plan` names such a task: until it was asked, a check without a word of it would promise that nothing parks."""
+    _task(room, "huge", TASK.replace("[environment]", "[environment]\ncpus = 4096"))
+    done = run("check")
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells{UNASKED}\n",
+    )
+
+
+@pytest.mark.parametrize("argv", [("check",), ("check", "--json")])
+def test_word_and_exit_status_of_check_agree(room: Path, argv: tuple[str, ...]) -> None:
+    def agrees(code: int) -> bool:
+        done = run(*argv)
+        said = json.loads(done.stdout)["ok"] if "--json" in argv else done.stdout.startswith("ok: ")
+        return done.exit_code == code and said == (code == 0)
+
+    assert agrees(0)
+    (room / "marathond.toml").write_text(CONFIG + 'mounts = [{ source = "gone", target = "/opt/x" }]\n')
+    assert agrees(1)
+    (room / "marathond.toml").write_text(CONFIG)
+    _task(room, "gpu", TASK + "gpus = 1\n")
+    assert agrees(1)
 
 
 def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(room: Path) -> None:
@@ -77,7 +104,7 @@ def test_check_names_an_oracle_without_a_solution_and_a_mount_without_a_source(r
     )
     done = run("check")
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[0].endswith(": 6 cells, of which 2 park")
+    assert done.stdout.splitlines()[0].endswith(f": 6 cells, of which 2 park{UNASKED}")
     assert "parks: good: no_solution: arm oracle needs solution/solve.sh, and there is none" in done.stdout.splitlines()
     assert f"cannot start: marathond.toml:13: arms.mine.mounts[0].source = {room}/gone: no such file or directory" in done.stdout
 

@@ -18,6 +18,8 @@ from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, living_rig
 from tests.support.rig import make_task
 
+UNASKED = "; the host was not asked (plan does)"
+
 CONFIG = """[campaign]
 name = "first"
 tasks = ["tasks/*"]
@@ -78,12 +80,12 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def test_before_a_submission_and_of_what_is_as_it_was_nothing_is_said(rig: Rig) -> None:
-    assert rig.ask("config", "check") == "ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells\n"
+    assert rig.ask("config", "check") == f"ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells{UNASKED}\n"
     assert "differs" not in rig.run("plan").out
     assert submit(rig).differing == ()
     edit(rig)
     (rig.state_dir / "marathond.toml").write_text(CONFIG.format(replicates=2, folder=rig.state_dir).replace('"first"', '"second"'))
-    assert rig.ask("config", "check") == "ok: campaign second, 2 tasks, 2 arms, 2 replicates: 8 cells\n"
+    assert rig.ask("config", "check") == f"ok: campaign second, 2 tasks, 2 arms, 2 replicates: 8 cells{UNASKED}\n"
     rig.ledger.unlink()
     write_config(rig, 2)
     assert rig.ask("config", "check").startswith("ok: campaign first")
@@ -95,7 +97,7 @@ def test_a18_check_and_plan_name_an_edited_task_before_anything_runs(rig: Rig) -
     checked = rig.run("config", "check")
     head, line = checked.out.splitlines()
     assert (checked.code, checked.err) == (1, "")
-    assert head == "ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells, of which 4 park"
+    assert head == f"not ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells, of which 4 park{UNASKED}"
     assert matches(line, "parks: edited: task_changed: " + told(PARKS))
 
     plan = rig.run("plan")
@@ -110,12 +112,17 @@ def test_scores_stand_and_replicates_to_come_park(rig: Rig) -> None:
     score(rig, "edited", 4)
     edit(rig)
     noted = rig.run("config", "check")
-    assert (noted.code, noted.out) == (0, "ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells\n")
+    assert (noted.code, noted.out) == (0, f"ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells{UNASKED}\n")
     assert matches(noted.err, "note: edited: " + told("its 4 scores stand, nothing of it is left to run\n"))
     assert matches(rig.run("plan").err, "note: edited: " + told("its 4 scores stand, nothing of it is left to run\n"))
 
     write_config(rig, 3)
-    (line,) = rig.run("config", "check").out.splitlines()[1:]
+    head, line = rig.run("config", "check").out.splitlines()
+    assert "12 cells, of which 2 park;" in head, "as many as the next line says"
+    planned = rig.run("plan").out
+    assert planned.startswith("campaign first: 12 cells = ") and "\nparked: 2 cells of 1 task\n" in planned
+    made = json.loads(rig.run("plan", "--json").out)
+    assert (len(made["cells"]), made["parked_cells"], made["scored_cells"]) == (6, 2, 4)
     left = PARKS.replace("4 cells", "2 cells").replace("back;", "back, its 4 scores stand;")
     assert matches(line, "parks: edited: task_changed: " + told(left))
     with rig.sql() as c:
@@ -157,7 +164,7 @@ def test_f06_a_folder_that_is_away_parks_in_check_plan_and_the_next_submission(r
     (rig.state_dir / "tasks/edited").rename(rig.state_dir / "unmounted")
     checked = rig.run("config", "check")
     head, line = checked.out.splitlines()
-    assert (checked.code, head) == (1, "ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells, of which 4 park")
+    assert (checked.code, head) == (1, f"not ok: campaign first, 2 tasks, 2 arms, 2 replicates: 8 cells, of which 4 park{UNASKED}")
     assert line.startswith("parks: edited: ")
     made = json.loads(rig.run("plan", "--json").out)
     assert made["parked_cells"] == 4 and {cell["task"] for cell in made["cells"]} == {"kept"}
