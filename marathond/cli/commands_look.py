@@ -72,7 +72,8 @@ def exec_command(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="The command and its arguments.")],
     user: Annotated[str | None, typer.Option("--user", "-u", help="Another user than the arm's.")] = None,
 ) -> None:
-    """Run a command in a trial's container, with its arm's variables, user and folder.  Exit status: the command's."""
+    """Run a command in a trial's container, with its arm's variables, user and folder; the ledger keeps who ran what.  Exit status: the
+    command's."""
     from marathond.cli import exec as runner
     from marathond.service.picture.reader import check_trial, reading, trial_number
 
@@ -82,6 +83,7 @@ def exec_command(
         check_trial(connection, number)
         context, container_id = runner.container_of(connection, number)
     argv = command[1:] if command[0] == "--" else command
+    runner.record(settled(ctx).located().paths.control_socket, settings.daemon.ledger, number, argv, user=user)
     finish(runner.run(context, container_id, argv, engine_url=settings.engine.url, user=user))
 
 

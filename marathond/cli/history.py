@@ -11,12 +11,13 @@ from pathlib import Path
 from marathond.cli.folded import folded, line_of
 from marathond.cli.happened import line, of_subject
 from marathond.cli.output import note, print_json_line, say, screen, wrapped
+from marathond.core.names import REACHED_INTO
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs.happened import ALL, Happening, newest
 from marathond.ledger.verbs.happened_sources import Of, Source
 from marathond.service.picture.reader import campaign_id, reading
 
-DECIDED = frozenset({"voided", "unvoided", "accepted"})
+DECIDED = frozenset({"voided", "unvoided", "accepted", REACHED_INTO})
 """Events of trials that somebody decided."""
 KINDS = frozenset({"stop", "setting", "park", "campaign", "contrasts", "import", "score", "archive", "prune"})
 """Kinds that are decisions, all of them."""

@@ -5,6 +5,7 @@ Owns the layout of one trial.  Must not judge: flags, reviews and voids are show
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from marathond.cli import show_import, show_loopx, show_model, show_scores
 from marathond.cli.output import Column, Screen, flat, say, screen, table
 from marathond.core.detached import WRAPPER
 from marathond.core.endtime import WORDS
-from marathond.core.names import Origin, block_label, cell_label, trial_label
+from marathond.core.names import REACHED_INTO, Origin, block_label, cell_label, trial_label
 from marathond.core.text import clean, fields, plural, span, text_of, when
 from marathond.ledger.verbs.context import AgentRow
 from marathond.ledger.verbs.ordering import BlockBasis
@@ -102,14 +103,17 @@ def placed_words(placed: BlockBasis) -> str:
 def _timeline(trial: TrialShown, where: Screen, now_ms: int) -> Iterator[str]:
     """When each phase began and how long it took; the last one of a live trial is still counting."""
     yield ""
+    own = [(one.at_ms, (when(one.at_ms), REACHED_INTO, "", "", "", f"by {clean(one.author)}, {clean(one.said)}")) for one in trial.reached]
     rows = []
     for event, after in zip(trial.events, [*trial.events[1:], None], strict=True):
         resting = event.to_state in ("scored", "voided", "review")
         end_ms = after.at_ms if after is not None else None if resting else now_ms
         took = "" if end_ms is None or (resting and after is None) else span(end_ms - event.at_ms)
-        rows.append((when(event.at_ms), event.event, event.to_state, took, f"run {event.run_id}", fields(event.detail)))
+        row = (when(event.at_ms), event.event, event.to_state, took, f"run {event.run_id}", fields(event.detail))
+        rows.append((event.at_ms, row))
+    merged = [row for _, row in heapq.merge(rows, own, key=lambda row: row[0])]  # each in the ledger's own order, whatever the clock said
     columns = (Column("at"), Column("event"), Column("state"), Column("for", right=True), Column("daemon"), Column("detail", least=10))
-    yield from table(columns, rows, where, indent="  ")
+    yield from table(columns, merged, where, indent="  ")
 
 
 def _agent(trial: TrialShown) -> Iterator[str]:

@@ -24,6 +24,7 @@ _OF_VERIFICATION = frozenset(
         "changed_after_exit",
         "accepted_as_read",
         "overran",
+        "reached_into",
         *(BESIDE := ("engine_away", "disk_low")),
     }
 )

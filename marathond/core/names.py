@@ -71,6 +71,9 @@ class TrialState(StrEnum):
     REVIEW = "review"
 
 
+REACHED_INTO = "reached_into"
+"""What is said of a trial in whose container a person ran a command: code of the finding, flag of the score, name of what happened."""
+
 LIVE_STATES = frozenset({TrialState.RESERVED, TrialState.PREPARING, TrialState.RUNNING, TrialState.VERIFYING})
 
 

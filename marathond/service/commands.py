@@ -25,6 +25,7 @@ from marathond.ledger.verbs import settings as setting_verbs
 from marathond.ledger.verbs.admission import StopRow
 from marathond.ledger.verbs.campaigns import SubmitResult
 from marathond.ledger.verbs.operator import Touched
+from marathond.ledger.verbs.reached import COMMAND_MAX, reached_into
 from marathond.ports.clock import Clock
 from marathond.ports.ledger import Ledger
 from marathond.service import decisions
@@ -126,6 +127,7 @@ class Commands:
             "submit": (self._submit, ("config",)),
             "set": (self._set, ("key", "value", "reason")),
             "ack": (self._ack, ("finding", "code", "reason")),
+            "exec": (self._exec, ("trial", "command", "user")),
             "archived": (self._archived, ("trial", "file", "sha256", "size_bytes", "files", "content_bytes")),
             "prune": (self._prune, ("kind", "path", "trial", "files", "size_bytes", "rested_at_ms", "unarchived", "reason")),
             "pruned": (self._pruned, ("prune",)),
@@ -326,6 +328,15 @@ class Commands:
         which: int | str = number if number is not None else code or ""
         done = await self._ledger.write(decisions.ack, which, reason=args.reason(), author=author, now_ms=self._now())
         return asdict(AckAnswer(done.count, done.already[:ROWS_MAX], done.open, done.alarms))
+
+    async def _exec(self, author: str, args: Args) -> JsonObject:
+        """Asked by ``marathonctl exec`` before it runs anything: what a person does inside a trial is part of it."""
+        command, user = args.text("command", COMMAND_MAX), args.text("user") or ""
+        if command is None:
+            raise ConfigError("exec", "command", "is needed")
+        trial, now_ms = args.whole("trial", 1), self._now()
+        number = await self._ledger.write(reached_into, trial, command=command, user=user, author=author, now_ms=now_ms)
+        return {"number": number}
 
     async def _archived(self, author: str, args: Args) -> JsonObject:
         """Told by ``marathonctl archive``, which packed and proved the file."""

@@ -27,6 +27,7 @@ from marathond.ledger.verbs import trials
 from marathond.ledger.verbs.campaigns import ArmRow, TaskRow
 from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL, ContainerSpec
 from marathond.service.exits import CallFailed
+from marathond.service.offline import offline_writer
 from tests.support import ledgers as have
 from tests.support.cli_rig import Rig, make_ledger, now_ms, subprocess_run
 from tests.support.published import printed
@@ -102,6 +103,21 @@ async def test_exec_runs_as_the_arm_does_and_returns_its_exit_code(trial: Trial)
     assert answer.stdout == "/opt/arm/bin:/usr/bin:/bin|/tmp|hello world|yes|nobody|/var|--flag|a b\n"
     assert (answer.returncode, answer.stderr) == (7, "oops\n")
     assert (await run("exec", "--user", "root", "t0001", "id", "-un")).stdout == "root\n"
+
+
+async def test_exec_is_written_down_before_it_runs_or_does_not_run(trial: Trial) -> None:
+    """No daemon lives here: the command takes the ledger for a moment; while somebody else has it, it is refused in one line."""
+    with trial.rig.sql() as c:
+        have.start_agent(c, 1, now_ms=now_ms())
+    answer = await run("exec", "t0001", "--", "sh", "-c", "exit 7")
+    assert answer.returncode == 7 and "t0001 is running: what this command changes becomes part of the trial" in answer.stderr
+    told = (await run("history", "t0001")).stdout
+    assert "reached_into by " in told and "running: sh -c 'exit 7'" in told and "reached_into" in (await run("findings")).stdout
+    assert "reached_into" in (await run("show", "t0001")).stdout
+    with offline_writer(trial.rig.ledger, "marathonctl import"):
+        refused = await run("exec", "t0001", "--", "touch", "/tmp/ran")
+    assert refused.returncode != 0 and refused.stdout == "" and len(refused.stderr.splitlines()) == 1
+    assert (await run("exec", "t0001", "--", "test", "-e", "/tmp/ran")).returncode == 1
 
 
 async def test_exec_passes_stdin_on_and_its_end(trial: Trial) -> None:

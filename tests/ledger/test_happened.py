@@ -10,9 +10,24 @@ import pytest
 
 from marathond.cli.happened import line, of_filters, of_subject, words
 from marathond.cli.history import decided
-from marathond.core.errors import MarathonError
+from marathond.core.classify import of_verification
+from marathond.core.errors import MarathonError, Refused
 from marathond.core.model_rules import Found
-from marathond.ledger.verbs import admission, audited, campaigns, contrasts, findings, operator, parks, probing, regrade, runs, settings
+from marathond.ledger.verbs import (
+    admission,
+    audited,
+    campaigns,
+    contrasts,
+    findings,
+    operator,
+    parks,
+    probing,
+    reached,
+    regrade,
+    runs,
+    settings,
+    trials,
+)
 from marathond.ledger.verbs.happened import ALL, Happening, marks, newest, since
 from marathond.ledger.verbs.happened_sources import SOURCES, Of
 from marathond.ledger.verbs.trials import ScoreRow
@@ -346,3 +361,57 @@ def test_nothing_happens_where_there_is_nothing(c: sqlite3.Connection) -> None:
     assert all_of(c) == [] and since(c, Of(), marks(c))[0] == []
     with pytest.raises(MarathonError):
         of_subject(c, "t1", None)
+
+
+def test_a_command_that_a_person_ran_in_a_trial_is_told_once_and_is_a_decision(c: sqlite3.Connection) -> None:
+    have.fill(c)
+    admitted = have.bring_to(c, have.cell(c, "zstd", "plain"), "running", now_ms=T0 + 10)
+    before = marks(c)
+    for n, command in enumerate(("ps axf", "sh -c 'kill -9 1\x1b[2J'"), start=1):
+        assert reached.reached_into(c, admitted.trial_id, command=command, user="", author="ana", now_ms=T0 + 100 * n) == n
+    new, after = since(c, Of(), before)
+    acts = [one for one in new if one.what == "reached_into"]
+    assert [words(one).split("  ", 1)[1] for one in acts] == [
+        "t0001  reached_into by ana: running: ps axf  (zstd, plain, replicate 1)",
+        "t0001  reached_into by ana: running: sh -c 'kill -9 1'  (zstd, plain, replicate 1)",
+    ]
+    assert all(decided(one) for one in acts) and since(c, Of(), after)[0] == []
+    assert [one.what for one in newest(c, Of(trials=(1,)), ALL)].count("reached_into") == 2
+    assert not [one for one in newest(c, Of(task="rust"), ALL) if one.what == "reached_into"]
+    (finding,) = findings.open_findings(c)
+    assert (finding.code, finding.severity, finding.subject, finding.times) == ("reached_into", "warning", "t0001", 2)
+    assert finding.detail == "ana ran a command in its container while it was running: sh -c 'kill -9 1' (the last of 2)"
+    assert finding.campaign_id is not None
+
+
+def test_the_score_of_a_trial_that_a_person_reached_into_is_flagged_and_stays_so(c: sqlite3.Connection) -> None:
+    have.fill(c)
+    untouched = have.bring_to(c, have.cell(c, "zstd", "goal"), "verifying", now_ms=T0 + 5)
+    touched = have.bring_to(c, have.cell(c, "zstd", "plain"), "verifying", now_ms=T0 + 10)
+    reached.reached_into(c, touched.trial_id, command="true", user="root", author="ana", now_ms=T0 + 20)
+    for one in (untouched, touched):
+        trials.scored(c, one.trial_id, have.good_score(), now_ms=T0 + 30)
+    regrade.write_newer(c, [(touched.trial_id, ScoreRow(9, 0.25, "metrics.json:reward"))], now_ms=T0 + 40)
+    flags = c.execute("SELECT trial_id, flags_json FROM score ORDER BY score_id").fetchall()
+    assert [(row[0], "reached_into" in row[1]) for row in flags] == [(untouched.trial_id, False), (touched.trial_id, True), (2, True)]
+    assert of_verification("reached_into")
+
+
+def test_of_very_many_commands_the_first_are_kept_and_all_are_counted(c: sqlite3.Connection) -> None:
+    have.fill(c)
+    trial_id = have.bring_to(c, have.cell(c, "zstd", "plain"), "running", now_ms=T0).trial_id
+    for n in range(reached.EACH_MAX + 3):
+        assert reached.reached_into(c, trial_id, command="x" * 5_000, user="", author="ana", now_ms=T0 + n) == n + 1
+    kept = [one.text for one in newest(c, Of(), ALL) if one.what == "reached_into"]
+    assert len(kept) == reached.EACH_MAX and max(map(len, kept)) <= reached.COMMAND_MAX + 20
+    assert findings.open_findings(c)[0].times == reached.EACH_MAX + 3
+
+
+def test_nothing_is_written_of_a_trial_whose_container_is_gone(c: sqlite3.Connection) -> None:
+    have.fill(c)
+    done = have.bring_to(c, have.cell(c, "zstd", "plain"), "scored", now_ms=T0)
+    have.let_go(c, done)
+    for trial_id in (done.trial_id, 99):
+        with pytest.raises(Refused, match="no container"):
+            reached.reached_into(c, trial_id, command="true", user="", author="ana", now_ms=T0 + 1)
+    assert findings.open_findings(c) == []

@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 
 from marathond.cli.happened import words as words_of_tail
+from marathond.cli.output import Screen
+from marathond.cli.show import lines
 from marathond.cli.status import arm_table
 from marathond.core.text import UNKNOWN
 from marathond.ledger.verbs import board as board_verbs
 from marathond.ledger.verbs import campaigns, findings, parks, runs, settings
 from marathond.ledger.verbs.happened import newest
 from marathond.ledger.verbs.happened_sources import Of
+from marathond.ledger.verbs.reached import reached_into
 from marathond.ledger.verbs.show import show
 from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.page import render, words
 from marathond.service.page.trial import LogEnd, view
 from marathond.service.picture.board import Board, gather_board, mark_of
 from tests.support.big_ledger import ARMS, fill_big
-from tests.support.ledgers import T0, arm, bring_to, cell, fill, let_go, memory_ledger, submission, task
+from tests.support.ledgers import T0, arm, bring_to, cell, end_agent, fill, let_go, memory_ledger, submission, task
 
 NOWHERE = Path("/nonexistent/control.sock")
 NOW = T0 + 3_600_000
@@ -166,6 +169,22 @@ def test_an_event_is_told_in_the_words_of_tail(c: sqlite3.Connection) -> None:
     assert "score_id" not in document(c) and "scored</td>" in document(c)
     steps = view(show(c, 1), Path("/s"), [], NOW).steps
     assert [step.detail for step in steps if step.event == "scored"] == ["reward 1.00, partial 0.50"]
+
+
+def test_what_a_person_ran_in_a_trial_stands_in_its_timeline_between_its_events(c: sqlite3.Connection) -> None:
+    fill(c)
+    trial_id = bring_to(c, cell(c), "running", now_ms=T0).trial_id
+    reached_into(c, trial_id, command="kill -9 1 <b>", user="", author="ana", now_ms=T0 + 5_000)
+    end_agent(c, trial_id, now_ms=T0 + 9_000)
+    shown = show(c, trial_id)
+    steps = view(shown, Path("/s"), [], NOW).steps
+    assert [step.event for step in steps][-3:] == ["agent_started", "reached_into", "agent_ended"]
+    assert (steps[-2].detail, steps[-2].run, steps[-3].lasted) == ("by ana, running: kill -9 1 <b>", None, "9s")
+    html = render.page(render.trial(view(shown, Path("/s"), [], NOW)), root="../", parts_at="x").decode()
+    assert "kill -9 1 &lt;b&gt;" in html and "None" not in html.partition("Timeline</h2>")[2].partition("</table>")[0]
+    text = "\n".join(lines(shown, Path("/s"), Screen(width=160), NOW))
+    timeline = text.partition("reached_into")
+    assert "agent_started" in timeline[0] and "agent_ended" in timeline[2] and "by ana, running: kill -9 1 <b>" in timeline[2]
 
 
 def test_foreign_words_are_words(c: sqlite3.Connection) -> None:

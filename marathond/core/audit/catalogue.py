@@ -182,6 +182,10 @@ RAISED: Mapping[str, Meaning] = {
         "Look whether the agent killed it (the trial's log); the score stands, and tells less of the treatment.",
         ("a13",),
     ),
+    "reached_into": Meaning(
+        "A person ran a command in the container of a trial: what it did there is part of the trial and of its score.",
+        "See `marathonctl history TRIAL` for who ran what; if it was more than a look, void the trial, with its block.",
+    ),
     "pids_limit_hit": Meaning(
         "An agent wanted more processes than limits.pids allows and met errors.",
         "If tasks really need more, raise limits.pids in a new campaign, for all arms.",

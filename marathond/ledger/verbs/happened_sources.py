@@ -10,6 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from marathond.core.names import REACHED_INTO
+from marathond.ledger.verbs.reached import FACT, PERSON
+
 
 @dataclass(frozen=True, slots=True)
 class Of:
@@ -98,6 +101,7 @@ FROM score AS s CROSS JOIN trial ON trial.trial_id = s.trial_id CROSS JOIN cell 
 WHERE (:after IS NULL OR s.score_id > :after) AND (:trials IS NULL OR s.trial_id IN (SELECT value FROM json_each(:trials)))
     AND EXISTS (SELECT 1 FROM score AS first WHERE first.trial_id = s.trial_id AND first.score_id < s.score_id) AND {_OF_CELL}
 ORDER BY s.score_id DESC LIMIT :most"""
+_REACHED_ID = "(a.trial_id * 1000 + CAST(substr(a.name, 6) AS INTEGER))"
 _OF_TRIAL_ROW = f"""
 CROSS JOIN trial ON trial.trial_id = a.trial_id CROSS JOIN cell ON cell.cell_id = trial.cell_id
     CROSS JOIN task ON task.task_id = cell.task_id CROSS JOIN arm ON arm.arm_id = cell.arm_id
@@ -112,6 +116,16 @@ SELECT 'archive:' || archive_id || ':{what}' AS key, 'archive' AS kind, '{what}'
     a.size_bytes
 FROM archive AS a {_OF_TRIAL_ROW.format(kept=kept)} ORDER BY {order} LIMIT :most"""
 
+
+# The finding leads to the few trials that have such facts; it is never closed.
+_REACHED = f"""
+SELECT 'exec:' || a.trial_id || ':' || substr(a.name, 6) AS key, 'trial' AS kind, '{REACHED_INTO}' AS what, a.at_ms,
+    substr(a.origin, {len(PERSON) + 1}) AS author, a.value AS text, a.trial_id, campaign.name AS campaign, task.name AS task,
+    arm.name AS arm, cell.replicate
+FROM finding AS f CROSS JOIN trial_fact AS a ON a.trial_id = CAST(substr(f.subject, 2) AS INTEGER) AND a.name >= '{FACT}'
+    AND a.name < 'exec!' AND a.origin GLOB '{PERSON}*'
+{_OF_TRIAL_ROW.format(kept="f.code = '" + REACHED_INTO + "' AND f.closed_at_ms IS NULL AND " + _IDS.format(id=_REACHED_ID))}
+ORDER BY a.at_ms DESC, a.trial_id DESC, a.name DESC LIMIT :most"""
 
 _PRUNES = f"""
 SELECT 'prune:' || prune_id AS key, 'prune' AS kind, 'pruned' AS what, p.at_ms, p.kind AS name, p.author, p.reason AS text, p.trial_id,
@@ -217,6 +231,13 @@ SOURCES = (
         "SELECT max(change_id) FROM setting_change",
     ),
     Source("events", _EVENTS, "SELECT max(event_id) FROM trial_event"),
+    Source(
+        "reached into",
+        _REACHED,
+        numbers=f"""SELECT {_REACHED_ID} FROM finding AS f CROSS JOIN trial_fact AS a ON a.trial_id = CAST(substr(f.subject, 2) AS INTEGER)
+            AND a.name >= '{FACT}' AND a.name < 'exec!' AND a.origin GLOB '{PERSON}*'
+            WHERE f.code = '{REACHED_INTO}' AND f.closed_at_ms IS NULL""",
+    ),
     Source("scores", _SCORES, "SELECT max(score_id) FROM score"),
     Source(
         "archived",

@@ -19,6 +19,7 @@ from marathond.ledger.verbs.findings import FindingRow
 from marathond.ledger.verbs.imports import ImportedRow, imported_row
 from marathond.ledger.verbs.money import TrialUsage, usage_of
 from marathond.ledger.verbs.ordering import BlockBasis, basis
+from marathond.ledger.verbs.reached import Reached, in_facts
 from marathond.ledger.verbs.sql import one
 from marathond.ledger.verbs.turns import TurnRow, of_trial
 from marathond.ledger.verbs.usage import held_ms
@@ -137,6 +138,11 @@ class TrialShown:
     """Of its verifier, where some tasks' verifiers run alone."""
     placed: BlockBasis | None = None
     """Why its block is where it is; None: another replicate has begun since, or none has learned."""
+
+    @property
+    def reached(self) -> tuple[Reached, ...]:
+        """Commands that a person ran in its container."""
+        return in_facts((fact.name, fact.value, fact.origin, fact.at_ms) for fact in self.facts)
 
     @property
     def time_source(self) -> TimeSource:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from marathond.core.lifecycle import Event
-from marathond.core.names import BUDGET_ENDS
+from marathond.core.names import BUDGET_ENDS, REACHED_INTO
+from marathond.ledger.verbs import reached
 from marathond.ledger.verbs.sql import LIVE, NEWEST_RUN, changed, dump
 from marathond.ledger.verbs.voids import VoidSeen, newest_void, passes_used, void_by_daemon, voids_after
 
@@ -249,7 +250,13 @@ def verify_again(c: sqlite3.Connection, trial_id: int, *, cause: str, now_ms: in
 
 
 def scored(c: sqlite3.Connection, trial_id: int, score: ScoreRow, *, now_ms: int) -> int:
-    """Write the final score; the schema moves the trial in the same statement.  Returns the score's id."""
+    """Write the final score; the schema moves the trial in the same statement.  Returns the score's id.
+
+    It is flagged where a person reached into the trial, whoever reads it and however often.
+    """
+    flags = list(score.flags)
+    if REACHED_INTO not in flags and reached.any_of(c, trial_id):
+        flags.append(REACHED_INTO)
     score_id = c.execute(
         f"""INSERT INTO score (trial_id, extractor, reward, reward_source, partial, tests_passed, tests_total, test_rate, flags_json, at_ms,
                 run_id)
@@ -263,7 +270,7 @@ def scored(c: sqlite3.Connection, trial_id: int, score: ScoreRow, *, now_ms: int
             score.tests_passed,
             score.tests_total,
             None if score.test_rate is None else float(score.test_rate),
-            dump(list(score.flags)),
+            dump(flags),
             now_ms,
         ),
     ).lastrowid

@@ -5,6 +5,7 @@ Owns the order and the bounds; reads one trial's rows and the ends of two files.
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from marathond.core.endtime import WORDS
 from marathond.core.errors import MarathonError
 from marathond.core.money import dollars
-from marathond.core.names import LIVE_STATES, Origin, block_label, cell_label, trial_label
+from marathond.core.names import LIVE_STATES, REACHED_INTO, Origin, block_label, cell_label, trial_label
 from marathond.core.text import UNKNOWN, clean, fields, number, span, text_of, when
 from marathond.ledger.verbs.show import EventRow, TrialShown, show
 from marathond.service.exits import CallFailed
@@ -40,7 +41,8 @@ class Step:
     state: str
     lasted: str
     detail: str
-    run: int
+    run: int | None
+    """The daemon life in which it was; None: a person's own act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def view(trial: TrialShown, state_dir: Path, logs: list[LogEnd], now: int) -> Tr
         live=live,
         now_ms=now,
         identity=list(_identity(trial)),
-        steps=list(_steps(trial, now)),
+        steps=_with_reached(trial, list(_steps(trial, now))),
         stretches=_stretches(trial, now),
         limits=list(_limits(trial, now)),
         facts=[(fact.name, clean(fact.value, VALUE_MAX), fact.origin) for fact in trial.facts[:FACTS_MAX]],
@@ -188,6 +190,12 @@ def _steps(trial: TrialShown, now: int) -> Iterator[Step]:
         end = after.at_ms if after is not None else None if at_rest else now
         lasted = "" if end is None else span(end - event.at_ms)
         yield Step(when(event.at_ms), event.event, event.to_state, lasted, _said(trial, event), event.run_id)
+
+
+def _with_reached(trial: TrialShown, steps: list[Step]) -> list[Step]:
+    """What a person ran in its container, between the events."""
+    own = [Step(when(one.at_ms), REACHED_INTO, "", "", f"by {clean(one.author)}, {clean(one.said)}", None) for one in trial.reached]
+    return list(heapq.merge(steps, own[-EVENTS_MAX:], key=lambda step: step.at))
 
 
 def _said(trial: TrialShown, event: EventRow) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from marathond.core.names import REACHED_INTO
 from marathond.core.text import clean, fields, number, span
 
 TEXT_MAX = 300
@@ -35,6 +36,8 @@ def event_words(event: str, name: str, why: str, detail: Mapping[str, Any]) -> s
     if event == "agent_started":
         limit = "no limit" if detail.get("limit_ms") is None else f"limit {span(detail['limit_ms'])}"
         return f"{limit} ({clean(detail.get('limit_origin', ''))})"
+    if event == REACHED_INTO:
+        return why.strip()
     if event == "reserved":
         return f"attempt {detail.get('attempt', '-')}"
     return fields({key: value for key, value in detail.items() if key != "attempt"})
