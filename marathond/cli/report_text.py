@@ -1,7 +1,8 @@
 """A report's document on a terminal or in a pipe.
 
-Owns its layout: readable at 80 columns, a wider terminal is used, off a terminal nothing is cut or broken.  What does not fit beside each
-other goes below each other: no column of a table is lost.
+Owns its layout: readable at 80 columns, a wider terminal is used.  Off a terminal nothing is cut and no sentence is broken; but prose in a
+table is, for a table has no columns to the eye where a row is as long as its longest sentence.  What does not fit beside each other goes
+below each other: no column of a table is lost.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from marathond.report.blocks import Block, Col, Document, Forest, HeatMap, Line,
 
 _STYLE = {Tone.QUIET: "dim", Tone.WARN: "yellow", Tone.ALARM: "red"}
 _GAP = 2
+PIPE_WIDTH = 140
+"""Off a terminal, a table with prose in it is no wider, if it can be."""
 NAME_FITS = 8
 """Characters of an arm's name that take no more room than a value below it."""
 
@@ -77,8 +80,18 @@ def _table(block: Table, where: Screen) -> Iterator[str]:
         return
     if block.caption:
         yield from wrapped(f"{block.caption}:", where)
+    if where.width is None:
+        block, where = _in_a_pipe(block, where)
     for columns, rows in _parts(block.columns, block.rows, where):
         yield from table([Column(each.title, each.right, each.least, each.wrap) for each in columns], rows, where)
+
+
+def _in_a_pipe(block: Table, where: Screen) -> tuple[Table, Screen]:
+    """Prose gives way down to :data:`PIPE_WIDTH`, nothing else does; a table that is wider even so stays as it is."""
+    columns = tuple(column if column.wrap else replace(column, least=0) for column in block.columns)
+    least = [_least(column, [row[place] for row in block.rows]) for place, column in enumerate(columns)]
+    fits = sum(least) + _GAP * (len(columns) - 1) <= PIPE_WIDTH
+    return replace(block, columns=columns), replace(where, width=PIPE_WIDTH) if fits else where
 
 
 def _heat(block: HeatMap, where: Screen) -> Iterator[str]:

@@ -14,7 +14,8 @@ import pytest
 from marathond.cli.output import Screen, display_width
 from marathond.cli.report_text import render
 from marathond.core.compare import compare
-from marathond.core.results import Contrast
+from marathond.core.results import Contrast, DisclosureResult, FindingResult
+from marathond.report.blocks import Col, Document, Section, Table, num
 from marathond.report.document import document, make
 from marathond.report.page import page
 from tests.support import small_report
@@ -52,6 +53,21 @@ def test_off_a_terminal_no_line_is_broken() -> None:
     made = make(results, compare(results))
     text = "\n".join(render(document(made), Screen(None)))
     assert all(sentence in text for sentence in made.comparison.estimands) if made.comparison else pytest.fail("withheld")
+
+
+def test_off_a_terminal_a_table_s_prose_goes_on_in_the_next_line_and_nothing_is_cut() -> None:
+    detail = " ".join(f"word-{n}" for n in range(60))
+    found = FindingResult("disk_low", "error", "disk:/", detail, T0, None, "ana", "a bigger disk comes on Monday", None)
+    results = replace(a_campaign(), findings=(found,), disclosures=(DisclosureResult("goals_on", "goal", detail, detail),))
+    made = make(results, compare(results))
+    lines = list(render(document(made), Screen(None)))
+    start = lines.index("# Open findings")
+    tables = lines[start : lines.index("# Comparison")]
+    assert max(map(display_width, tables)) <= 140 and not any("…" in line for line in lines)
+    words = {word for line in tables for word in line.split()}
+    assert {f"word-{n}" for n in range(60)} <= words and {"disk_low", "Monday"} <= words
+    wide = Table((Col("x"), *(num(f"arm-{n:03d}") for n in range(40))), (("a", *("1.000",) * 40),))
+    assert len(list(render(Document("t", "s", (), (Section("k", "T", (wide,)),)), Screen(None)))) == 6  # never parted off a terminal
 
 
 def test_two_arms_on_two_tasks_are_told_once() -> None:
