@@ -121,7 +121,7 @@ def findings(
     everything: Annotated[bool, typer.Option("--all", help="Closed ones, too, and how long they lasted.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What a person must know, worst first: what it means and what to do.  Exit status: 1 when an error is not acknowledged."""
+    """What a person must know, and what to do: the current campaign first, the worst first.  Exit status: 1 if an error is not acked."""
     from marathond.cli import findings as view
     from marathond.service.picture.reader import reading
 

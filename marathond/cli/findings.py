@@ -1,7 +1,8 @@
 """``marathonctl findings``: what a person must know, what it means and what to do.
 
-Owns the layout of the list and of one finding.  Stop-loss comes first, what somebody has acknowledged last; the words of a code stand once
-above all findings of that code.  Every count names its campaign and its total (fault e02).
+Owns the layout of the list and of one finding.  The current campaign's and the house's come first, those of other campaigns after them;
+within each, stop-loss comes first and what somebody has acknowledged last.  The words of a code stand once below all
+its findings there.  Every count names its campaign and its total (fault e02).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from marathond.ledger.verbs import findings as verbs
 from marathond.ledger.verbs.findings import FindingRow, Told
 from marathond.ledger.verbs.sql import scalar
 from marathond.service.exits import CallFailed
+from marathond.service.picture.reader import campaign_id
 from marathond.service.picture.status import ALARMS
 
 DETAIL_MAX = 2_000
@@ -31,11 +33,15 @@ _HISTORY_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """``counts``: campaign (or ``house``) to (open, ever).  ``rows`` in the order in which they are shown."""
+    """``counts``: campaign (or ``house``) to (open, ever).  ``rows`` in the order in which they are shown.
+
+    ``here``: the current campaign, and None, the house.
+    """
 
     rows: list[FindingRow]
     campaigns: Mapping[int, str]
     counts: Mapping[str, tuple[int, int]]
+    here: frozenset[int | None]
 
     def campaign(self, row: FindingRow) -> str:
         return HOUSE if row.campaign_id is None else self.campaigns[row.campaign_id]
@@ -45,10 +51,14 @@ def listed(c: sqlite3.Connection, *, everything: bool = False) -> Listed:
     """Open ones, of all campaigns of the ledger and of the house; ``everything``: closed ones, too."""
     rows = verbs.open_findings(c)
     closed = verbs.closed_findings(c) if everything else []
-    rows = sorted(rows, key=lambda row: row.acked_at_ms is not None)  # stable: the worst first within each
+    now = campaign_id(c, None)
+    here = frozenset({None} if now is None else {None, now[0]})
+    # Stable: the worst first within each, and of those that are over the last one.
+    rows = sorted(rows, key=lambda row: (row.campaign_id not in here, row.acked_at_ms is not None))
+    closed = sorted(closed, key=lambda row: row.campaign_id not in here)
     names = {int(row[0]): str(row[1]) for row in c.execute("SELECT campaign_id, name FROM campaign").fetchall()}
     counts = {HOUSE if key is None else names[key]: value for key, value in verbs.counts(c).items()}
-    return Listed([*rows, *closed], names, counts)
+    return Listed([*rows, *closed], names, counts, here)
 
 
 def unacknowledged_alarm(rows: Sequence[Any]) -> bool:
@@ -99,7 +109,7 @@ def _beside(row: FindingRow, campaign: str) -> Beside:
 
 def lines(found: Listed, where: Screen, now_ms: int) -> Iterator[str]:
     yield from wrapped(head(found), where)
-    for _, group in groupby(found.rows, key=lambda row: (row.code, row.severity, _place(row))):
+    for _, group in groupby(found.rows, key=lambda row: (row.code, row.severity, _place(row), row.campaign_id in found.here)):
         rows = list(group)
         yield ""
         for row in rows:

@@ -13,8 +13,9 @@ from marathond.cli import findings as view
 from marathond.cli.output import Screen
 from marathond.core.audit.catalogue import RAISED
 from marathond.core.notices import FindingSeen, Notice
-from marathond.ledger.verbs import findings, notices
+from marathond.ledger.verbs import campaigns, findings, notices
 from marathond.service.doctor.scratch import Scratch
+from tests.support import ledgers as have
 
 NASTY = "red\x1b[31mdevil\nsecond"
 
@@ -56,6 +57,19 @@ def test_stop_loss_comes_first_and_what_somebody_knows_last(scratch: Scratch) ->
     ]
     known = lines.index("     known by ana: a bigger disk comes on Monday")
     assert lines[known - 2].startswith("   2 error export_failed /out (for 10m00s")
+
+
+def test_the_campaign_that_runs_now_comes_first_and_an_older_one_s_alarms_after_it(scratch: Scratch) -> None:
+    """A newer campaign with a note of its own: whatever was wrong with the older one, it does not stand above that."""
+    campaigns.submit(scratch.c, have.submission(name="newer", tasks=[have.task("zip")]), now_ms=scratch.now_ms)
+    newer = scratch.c.execute("SELECT campaign_id FROM campaign WHERE name = 'newer'").fetchone()[0]
+    told = [("silent_turns", "warning"), ("usage_limit", "stop_loss")]
+    for code, severity in told:
+        findings.raise_finding(scratch.c, code=code, severity=severity, subject="n", detail="x", campaign_id=newer, now_ms=scratch.now_ms)
+    assert numbers(shown(scratch)) == [7, 5, 6, 3, 1, 2]  # newer and the house, worst first; then the older one's
+    assert numbers(shown(scratch, everything=True)) == [7, 5, 6, 3, 1, 2, 4]
+    lines = shown(scratch)
+    assert lines.count(f"     means: {RAISED['usage_limit'].means}") == 2
 
 
 def test_e02_the_counts_name_their_campaign_and_their_total(scratch: Scratch) -> None:
