@@ -104,7 +104,7 @@ HITS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "reattached_differ": ("info", {"reattached": 1}, {"reattached": 0}),
     "tokens_differ": ("info", {"input_tokens": 2_000_000}, {"input_tokens": 400_000}),
     "turns_differ": ("info", {"turns": 60}, {"turns": 4}),
-    "exits_differ": ("info", {"exit_code": 3}, {"exit_code": 0}),
+    "exits_differ": ("warning", {"exit_code": 3}, {"exit_code": 0}),
     "silent_turns_disparity": ("warning", {"silent_turns": 3}, {"silent_turns": 0}),
     "dead_agents": ("warning", {"commands": 0}, {"commands": 30}),
 }
@@ -122,9 +122,47 @@ def test_one_arm_out_of_line_is_named_with_all_counts(code: str) -> None:
 @pytest.mark.parametrize("code", HITS)
 def test_little_data_and_hits_alike_in_all_arms_say_nothing(code: str) -> None:
     _, hit, well = HITS[code]
-    few = [row for arm in ARMS for row in rows(arm, 5, **(hit if arm == "goal" else well))]
+    least = 3 if code == "exits_differ" else 5  # there all against none is enough for a word
+    few = [row for arm in ARMS for row in rows(arm, least, **(hit if arm == "goal" else well))]
     assert look(code, facts(few, ARMS)).found == ()
     assert look(code, facts([row for arm in ARMS for row in rows(arm, **hit)], ARMS)).found == ()
+
+
+def exits(mine: list[int], others: list[int], **values: Any) -> Facts:
+    made = [replace(row, exit_code=code, **values) for row, code in zip(rows("goal", len(mine)), mine, strict=True)]
+    made += [replace(row, exit_code=code) for row, code in zip(rows("codex-cli", len(others)), others, strict=True)]
+    return facts(made, ("codex-cli", "goal"))
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "severity"),
+    [
+        ([3] * 4, [0] * 4, "warning"),
+        ([3] * 8, [0] * 4, "warning"),
+        ([3, 4] * 9, [0] * 18, "warning"),
+        ([3] * 3, [0] * 18, None),
+        ([3] * 18, [0] * 3, None),
+        ([3] * 3 + [0], [0] * 4, None),
+        ([3] * 4, [0] * 3 + [1], None),
+        ([0] * 4, [0] * 4, None),
+        ([3] * 18 + [0], [0] * 18, "info"),
+    ],
+)
+def test_an_arm_whose_every_agent_fails_is_named_by_its_fourth(mine: list[int], others: list[int], severity: str | None) -> None:
+    found = look("exits_differ", exits(mine, others, agent_ms=60_000)).found
+    assert [(each.severity, each.subject) for each in found] == ([] if severity is None else [(severity, "goal")])
+
+
+def test_f15_a_command_whose_path_is_wrong_is_a_dead_arm() -> None:
+    (found,) = look("exits_differ", exits([2] * 18, [0] * 18, agent_ms=40, asks_model=False)).found
+    assert found.severity == "error" and not found.stops
+    for words in ("every agent of goal", "all 18", "within 0.1 s", "exit status 2", "codex-cli 0 of 18", "marathonctl logs t"):
+        assert words in found.detail, found.detail
+    one_that_worked = exits([2] * 18, [0] * 18, agent_ms=40)
+    slow = replace(one_that_worked, trials=(replace(one_that_worked.trials[0], agent_ms=30_000), *one_that_worked.trials[1:]))
+    unknown = replace(one_that_worked, trials=(replace(one_that_worked.trials[0], agent_ms=None), *one_that_worked.trials[1:]))
+    for seen in (slow, unknown):
+        assert [each.severity for each in look("exits_differ", seen).found] == ["warning"]
 
 
 def test_an_arm_below_the_others_is_named_for_tokens_and_not_for_latency() -> None:

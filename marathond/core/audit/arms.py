@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 
 from marathond.core.audit.exact import fisher_above, holm, median, ranks
 from marathond.core.audit.facts import FIRST_REQUESTS, Facts, TrialFact
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import compared_arms, of_compared, per_arm
-from marathond.core.names import EndedBy
+from marathond.core.names import EndedBy, trial_label
 
 UNLIKELY = 0.00005
 AT_LEAST = 8
@@ -30,6 +32,9 @@ MORE = 2.0
 OVERRUN_MS = 60_000
 ENDINGS_EACH = 5
 ENDED, ASKED = "ended trials", "ended trials that ask a model"
+ALL_FAIL = 4
+"""Of an arm, and of all others together, where every one of the arm's agents failed and none of the others'."""
+AT_ONCE_MS, STATUSES_SHOWN = 10_000, 3
 TREATMENT = "may be the treatment itself"
 INFO = "info"
 
@@ -193,7 +198,31 @@ def exits_differ(facts: Facts) -> Look:
     trials = [trial for trial in ended(facts) if trial.ended_by == EndedBy.AGENT and trial.exit_code is not None]
     words = "ended by themselves with another exit status than 0"
     things = "agents that ended by themselves with an exit status"
-    return shares(facts, "exits_differ", INFO, words, trials, lambda trial: trial.exit_code != 0, "", things=things)
+    look = shares(facts, "exits_differ", INFO, words, trials, lambda trial: trial.exit_code != 0, "", things=things)
+    whole = {found.subject: found for arm in compared_arms(facts) if (found := _all_fail(facts, arm, trials)) is not None}
+    return replace(look, found=(*whole.values(), *(found for found in look.found if found.subject not in whole)))
+
+
+def _all_fail(facts: Facts, arm: str, trials: Sequence[TrialFact]) -> Found | None:
+    """Every agent of the arm failed and no other arm's did: no test of chance is asked for it, and few of each are enough.
+
+    An agent of a command leaves no receipt that would tell of what it did; one that is gone at once with a failing status did nothing.
+    """
+    mine, rest = [t for t in trials if t.arm == arm], [t for t in trials if t.arm != arm]
+    if len(mine) < ALL_FAIL or len(rest) < ALL_FAIL or not all(t.exit_code for t in mine) or any(t.exit_code for t in rest):
+        return None
+    statuses = ", ".join(f"{status}" for status, _ in Counter(t.exit_code for t in mine).most_common(STATUSES_SHOWN))
+    others = per_arm([other for other in compared_arms(facts) if other != arm], {}, Counter(t.arm for t in rest))
+    took = [t.agent_ms for t in mine if t.agent_ms is not None]
+    every = sum(t.arm == arm for t in ended(facts))
+    if len(took) == every and max(took) <= AT_ONCE_MS:
+        words = (
+            f"every agent of {arm} was gone at once: all {len(mine)} ended by themselves within {ceil(max(took) / 100) / 10:.1f} s with exit status "
+            f"{statuses}, as a command does whose path or arguments are wrong; failed in the other arms: {others}"
+        )
+        return Found("exits_differ", "error", arm, f"{words}; its last words: marathonctl logs {trial_label(mine[-1].trial_id)}")
+    words = f"all {len(mine)} agents of {arm} that ended by themselves left exit status {statuses}, those of the other arms 0"
+    return Found("exits_differ", "warning", arm, f"{words}: {others}; see marathonctl logs {trial_label(mine[-1].trial_id)}")
 
 
 def reward_by_ending(facts: Facts) -> Look:
@@ -271,9 +300,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "exits_differ",
-        "info",
-        "Agents of one arm end by themselves with another exit status than 0 more often than the others': they may crash.",
-        "Read the last lines of one (`marathonctl logs`); a crash of the arm's own program is its result, one of its set-up is not.",
+        "warning",
+        "Agents of one arm end by themselves with another exit status than 0, more often than the others' (info), all of them and none of "
+        "the others' (warning), or all of them at once (error): they may crash, or never have begun.",
+        "Read the last lines of one (`marathonctl logs`); a crash of the arm's own program is its result, one of its set-up is not: repair "
+        "it in a new campaign, for what it scored is not the arm's.",
         exits_differ,
         ("f15",),
     ),

@@ -81,8 +81,8 @@ def endings_differ(scratch: Scratch) -> None:
 
 
 def exits_differ(scratch: Scratch) -> None:
-    """The program of one arm crashes, and is graded like any end of its own."""
-    _hit(scratch, exit_code=3)
+    """The path of one arm's script is mistyped: its agents are gone at once, and graded like any end of their own."""
+    _hit(scratch, exit_code=2, agent_ms=40)
 
 
 def reward_by_ending(scratch: Scratch) -> None:
