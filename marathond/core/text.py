@@ -26,6 +26,9 @@ _SCAN_FACTOR = 16
 _URL = re.compile(r"(https?)://(?:[^/?#\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/:@?#\[\s]+)(?=[:/?#]|$)")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
+_ENGINE_ID = re.compile("[0-9a-f]{64}")
+ID_SHOWN = 12
+
 UNKNOWN = "unknown"
 LINE_MAX = 500
 """Characters of one foreign value in one line."""
@@ -143,5 +146,6 @@ def text_of(value: Any, max_len: int = LINE_MAX) -> str:
 
 
 def fields(detail: Mapping[str, Any], max_len: int = 80) -> str:
-    """``key value, key value`` of all that is there."""
-    return ", ".join(f"{clean(key)} {text_of(value, max_len)}" for key, value in detail.items() if value not in (None, "", [], {}))
+    """``key value, key value`` of all that is there; an engine's id as short as its own commands show it."""
+    shown = {key: value[:ID_SHOWN] if isinstance(value, str) and _ENGINE_ID.fullmatch(value) else value for key, value in detail.items()}
+    return ", ".join(f"{clean(key)} {text_of(value, max_len)}" for key, value in shown.items() if value not in (None, "", [], {}))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marathond.core.text import duration, iso_utc, printable
+from marathond.core.text import duration, fields, iso_utc, printable
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,9 @@ def test_iso_utc() -> None:
     assert iso_utc(-1) == "1969-12-31T23:59:59.999Z"
     with pytest.raises(OverflowError):
         iso_utc(10**18)
+
+
+def test_an_engine_s_id_among_fields_is_as_short_as_its_own_commands_show_it() -> None:
+    assert fields({"network": "0123456789abcdef" * 4, "hosts": 3}) == "network 0123456789ab, hosts 3"
+    digest = f"sha256:{'a' * 64}"
+    assert fields({"image": digest, "odd": "a" * 63}) == f"image {digest}, odd {'a' * 63}"
