@@ -33,7 +33,11 @@ def top(
 def explain(
     code: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE]", help="Of a finding, void, review or park; without one: all.", autocompletion=offered("codes")),
+        typer.Argument(
+            metavar="[CODE]",
+            help="Of a finding, void, review, park or disclosure, or why cells wait; without one: all.",
+            autocompletion=offered("codes"),
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -156,7 +156,7 @@ subjects = _either(arms, tasks, trials)
 
 
 def codes(_: typer.Context, incomplete: str) -> Offer:
-    """Of findings, voids, reviews and parks, as ``explain`` knows them."""
+    """Of everything that ``explain`` knows."""
     from marathond.cli.explain import known
 
     return plain({each.code: each.means for each in known() if each.code.startswith(incomplete)}.items())

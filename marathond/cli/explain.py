@@ -1,4 +1,4 @@
-"""``marathonctl explain [CODE]``: what a finding, void, review or park means, and what to do.
+"""``marathonctl explain [CODE]``: what a finding, void, review, park, reason for waiting or disclosure means, and what to do.
 
 Owns the layout; docs/runbook.md is the same words in one file (tests/support/runbook.py writes it, a test compares them).
 """
@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 
 from marathond.cli.output import Column, Screen, print_json, say, table, wrapped
 from marathond.core.audit.catalogue import RAISED, Meaning, of_rules
+from marathond.core.audit.disclosed import DISCLOSED
 from marathond.core.audit.outcomes import PARKS, REVIEWS, VOIDS
+from marathond.core.audit.waits import OTHER_WORDS, WAITS
 from marathond.core.text import clean
 from marathond.service.exits import CallFailed, Exit
 
-KINDS = ("finding", "void", "review", "park")
+KINDS = ("finding", "void", "review", "park", "wait", "disclosure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ def known() -> list[Explained]:
         "void": VOIDS,
         "review": REVIEWS,
         "park": PARKS,
+        "wait": WAITS,
+        "disclosure": DISCLOSED,
     }
     return [
         Explained(kind, code, sentence(words[kind][code].means), words[kind][code].todo, words[kind][code].faults)
@@ -50,11 +54,16 @@ def sentence(text: str) -> str:
 
 
 def explain(code: str | None) -> list[Explained]:
-    """:raises CallFailed: exit 2, no such code; with those that look like it."""
+    """In whichever case it is typed.
+
+    :raises CallFailed: exit 2, no such code; with those that look like it.
+    """
     every = known()
-    found = [each for each in every if code is None or each.code == code]
+    asked = None if code is None else OTHER_WORDS.get(code.upper(), code).casefold()
+    found = [each for each in every if asked is None or each.code.casefold() == asked]
     if not found:
-        near = difflib.get_close_matches(code or "", sorted({each.code for each in every}), 3, 0.5)
+        by_word = {each.code.casefold(): each.code for each in every}
+        near = [by_word[word] for word in difflib.get_close_matches(asked or "", sorted(by_word), 3, 0.5)]
         hint = f"; like it are {', '.join(near)}" if near else "; marathonctl explain lists them"
         raise CallFailed(f"no code {clean(code, 60)} in this version{hint}", Exit.USAGE)
     return found

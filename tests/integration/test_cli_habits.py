@@ -197,6 +197,8 @@ def test_in_a_real_shell_a_tab_completes_values(rig: Rig, name: str) -> None:
             ("marathonctl set order=arm\t", "set order=arm-major "),
             ("marathonctl explain host_too_s\t", "explain host_too_small "),
             ("marathonctl explain pass\t", "explain passes_exhausted "),
+            ("marathonctl explain NETP\t", "explain NETPOOL "),
+            ("marathonctl explain own_s\t", "explain own_surroundings "),
             ("marathonctl schema verify\t", "schema verify-envs "),
             ("marathonctl schema ledger ch\t", "schema ledger check "),
             ("marathonctl report --html bi\t", "--html bin/"),

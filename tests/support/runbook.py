@@ -36,6 +36,12 @@ _KINDS = {
         "Evidence points both ways, so a person decides; the cell counts as neither done nor open until then. Nothing waits for it.",
     ),
     "park": ("Parks", "Cells that are set aside with a reason; everything else goes on."),
+    "wait": ("Reasons for waiting", "Why open cells do not start now, as `status`, `top` and `capacity` say it beside a count of cells."),
+    "disclosure": (
+        "Disclosures",
+        "What a reader of a comparison must be told. Nobody writes them: they are made from the arms and what these share, and"
+        " `marathonctl disclosures` has them with the campaign's own values.",
+    ),
 }
 
 

@@ -13,7 +13,10 @@ import pytest
 import marathond
 from marathond.cli import ctl
 from marathond.cli.explain import known, sentence
+from marathond.core.audit.disclosed import DISCLOSED
 from marathond.core.audit.outcomes import PARKS, REVIEWS, VOIDS
+from marathond.core.audit.waits import OTHER_WORDS, WAITS
+from marathond.core.disclosures import CODES
 from marathond.ledger.verbs.parks import PASSES_EXHAUSTED, TASK_CODES
 from tests.support import ledgers as have
 from tests.support.runbook import PATH, text
@@ -50,6 +53,35 @@ def test_every_review_that_is_raised_is_explained_and_no_other() -> None:
 
 def test_every_park_is_explained_and_no_other() -> None:
     assert set(PARKS) == {*TASK_CODES, PASSES_EXHAUSTED, *first_literals("Unrunnable", at=2)} | first_literals("Failed") & set(PARKS)
+
+
+def plan_codes() -> set[str]:
+    """Literals in core/plan.py that are a reason for waiting, and the kinds of stops, which give theirs by being upper case."""
+    tree = ast.parse((ROOT / "core/plan.py").read_text())
+    literals = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    words = {each for each in literals if re.fullmatch(r"[A-Z_]{3,}", each)}
+    kinds = re.search(
+        r"CHECK \(kind IN \(([^)]*)\)\)", (ROOT.parent / "migrations/0001_ledger.sql").read_text().partition("admission_stop_kind")[2]
+    )
+    assert kinds is not None
+    return words | {kind.upper() for kind in re.findall(r"'([a-z_]+)'", kinds[1])} - {"PAUSE", "DRAIN"}
+
+
+def test_every_reason_for_waiting_is_explained_and_no_other() -> None:
+    assert len(plan_codes()) > 10
+    assert set(WAITS) == plan_codes()
+    assert set(OTHER_WORDS.values()) <= set(WAITS) and not set(OTHER_WORDS) & set(WAITS)
+
+
+def test_every_disclosure_is_explained_and_no_other() -> None:
+    assert set(DISCLOSED) == CODES
+
+
+@pytest.mark.parametrize("code", ["CPU", "cpu", "MEMORY", "NETPOOL", "own_surroundings"])
+def test_words_of_the_screen_are_explained_as_they_stand_there_and_as_they_are_typed(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.run(["explain", code]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(("wait CPU\n", "wait MEM\n", "wait NETPOOL\n", "disclosure own_surroundings\n")) and "  do:    " in said
 
 
 def test_the_runbook_is_what_the_product_says() -> None:
