@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from marathond.cli.output import Column, Screen, table
 from marathond.core.columns import Column as ScoreColumn
-from marathond.core.score import RULE
+from marathond.core.score import REFUSED, RULE
 from marathond.core.text import clean, number, when
 from marathond.ledger.verbs.show import ScoreShown
 
 VALUE_MAX = 400
 NAMES_SHOWN = 12
 
-GATE, STAGE, REFUSED = "gate:", "stage:", "refused "
+GATE, STAGE = "gate:", "stage:"
 
 
 def section(scores: Sequence[ScoreShown], columns: Sequence[ScoreColumn], where: Screen) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marathond.core.columns import NAMES, Column, counted
+from marathond.core.score import RefusedValue, example
 
 BUILD_FAILED = "build_failed"
 
@@ -55,6 +56,12 @@ class CellResult:
     """Its reward is a person's word (a review that was accepted)."""
     exit_code: int | None = None
     """Of its agent; None: it has none (an app-server that was told to end, an import)."""
+    refused: tuple[RefusedValue, ...] = ()
+    """Numbers and files of its newest score that were refused."""
+
+    def why_refused(self, column: str) -> str:
+        """Why it does not have that column although its verifier wrote one; empty: it has, or nothing was refused for it."""
+        return next((each.why for each in self.refused if column in each.columns and not each.absent), "")
 
     @property
     def build_failed(self) -> bool:
@@ -178,3 +185,17 @@ def columns(cells: Iterable[CellResult], scores: Mapping[str, Any] | None, bench
     """Which columns these cells have; ``scores`` and ``benchmark`` as :func:`marathond.core.columns.counted` takes them."""
     done = [cell for cell in cells if cell.state == "done"]
     return counted({name: sum(getattr(cell, name) is not None for cell in done) for name in NAMES}, len(done), scores, benchmark)
+
+
+def refused_words(cells: Iterable[CellResult], column: str) -> str:
+    """Of how many trials the value was refused, of the tasks that have such ones; empty: of none."""
+    done = [cell for cell in cells if cell.state == "done"]
+    whys = [(cell.task, why) for cell in done if (why := cell.why_refused(column))]
+    if not whys:
+        return ""
+    tasks = {task for task, _ in whys}
+    of = [cell for cell in done if cell.task in tasks]
+    left = "the mean is over what was left" if any(getattr(cell, column) is not None for cell in of) else "none of them has one"
+    name = column.replace("_", " ")
+    where = f"{len(whys)} of {len(of)} trial{'' if len(of) == 1 else 's'} of {len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+    return f"{name} refused in {where} ({example(why for _, why in whys)}): {left}"

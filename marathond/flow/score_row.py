@@ -5,7 +5,7 @@ Owns the names of a score's parts.  Pure; used where a trial is graded, graded a
 
 from __future__ import annotations
 
-from marathond.core.score import EXTRACTOR, Number, Part, ScoreReading
+from marathond.core.score import EXTRACTOR, REFUSED, Number, Part, ScoreReading
 from marathond.core.score import Fact as ScoreFact
 from marathond.ledger.verbs.trials import ScoreRow
 
@@ -58,7 +58,7 @@ def _parts(reading: ScoreReading, rate: Number | None) -> list[tuple[str, str, s
             parts.setdefault(name, part)
     rows = {name: (_text(part), _place(part.source, part.key)) for name, part in parts.items()}
     for n, refusal in enumerate(reading.refusals, start=1):
-        rows[f"refused {n}"] = (refusal.why, _place(refusal.source, refusal.key))
+        rows[f"{REFUSED}{n}"] = (refusal.why, _place(refusal.source, refusal.key))
     return [(name, value, source) for name, (value, source) in rows.items()]
 
 

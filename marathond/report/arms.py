@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marathond.core.columns import Column
 from marathond.core.compare.result import ArmSummary, ByEnding, Comparison, Spread
-from marathond.core.results import CellResult, Results
+from marathond.core.results import CellResult, Results, refused_words
 from marathond.core.text import of_known
 from marathond.report.blocks import TEXT_MAX, Block, Col, HeatCell, HeatMap, Line, Section, Table, Tone, num, prose, word
 from marathond.report.numbers import count, fixed, many, money, percent, seconds, span
@@ -69,13 +69,22 @@ def absent(results: Sequence[Results], said: Sequence[str] = ()) -> Iterable[Lin
                 yield Line(f"{where}{_called(column)}: {word(column.why, TEXT_MAX)}", Tone.QUIET)
 
 
+def refused(results: Sequence[Results]) -> Iterable[Line]:
+    """How many values of each column were refused: what stands beside them is over what was left."""
+    for one in results:
+        where = f"{word(one.campaign)}: " if len(results) > 1 else ""
+        for column in one.columns:
+            if words := refused_words(one.cells, column.name):
+                yield Line(f"{where}{word(words, TEXT_MAX)}", Tone.WARN)
+
+
 def _called(column: Column) -> str:
     return COLUMN_NAMES.get(column.name, word(column.name))
 
 
 def own(comparison: Comparison, results: Sequence[Results]) -> Section:
     blocks: list[Block] = [Line(NOT_COMPARED, Tone.WARN), own_table(comparison, results), *absent(results, comparison.notes)]
-    blocks += [*_at_k(comparison), _endings(comparison), *_exits(comparison), *budget_panels(comparison, results)]
+    blocks += [*refused(results), *_at_k(comparison), _endings(comparison), *_exits(comparison), *budget_panels(comparison, results)]
     return Section("arms", "The arms by themselves", tuple(blocks))
 
 

@@ -59,7 +59,9 @@ def side_by_side(contrasts: Sequence[ContrastResult], metric: Metric) -> Table:
     """One metric over all contrasts."""
     columns = (prose("contrast", 11), *map(num, TESTED))
     rows = [(name_of(each), *_tested(found)) for each in contrasts if (found := each.of(metric)) is not None]
-    return Table(columns, tuple(rows), f"{NAMES[metric].capitalize()}: difference of paired task means, first arm minus second")
+    caption = f"{NAMES[metric].capitalize()}: difference of paired task means, first arm minus second"
+    left = max((found.refused for each in contrasts if (found := each.of(metric)) is not None), default=0)
+    return Table(columns, tuple(rows), caption + (f"; without up to {many(left, 'pair')} of which a value was refused" if left else ""))
 
 
 def _tested(found: MetricContrast) -> tuple[str, ...]:
@@ -195,7 +197,10 @@ def _by_task(contrast: ContrastResult, each: MetricContrast) -> Table:
     rows = tuple(
         (word(pair.task), fixed(pair.mean_a), fixed(pair.mean_b), signed(pair.difference, 3), str(pair.replicates)) for pair in each.pairs
     )
-    return Table(columns, rows, f"{NAMES[each.metric].capitalize()} by task", aside=True, html_only=each.metric is not Metric.REWARD)
+    caption = f"{NAMES[each.metric].capitalize()} by task"
+    if each.refused:
+        caption += f", over what was left: of {many(each.refused, 'pair')} a value was refused"
+    return Table(columns, rows, caption, aside=True, html_only=each.metric is not Metric.REWARD)
 
 
 def _left_out(contrast: ContrastResult) -> Iterable[Block]:

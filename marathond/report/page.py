@@ -135,6 +135,7 @@ def _arms(report: Report, comparison: Comparison) -> Iterable[Block]:
     if len(table.rows) > ARMS_AT_MOST:
         yield Line(f"{many(len(table.rows) - ARMS_AT_MOST, 'arm')} more in the whole report.", Tone.WARN)
     yield from arms.absent(report.results)
+    yield from arms.refused(report.results)
 
 
 def _tasks(report: Report) -> Iterable[Section]:

@@ -133,7 +133,7 @@ def to_json(report: Report) -> str:
     if report.withheld:
         for campaign in told["campaigns"]:
             campaign |= dict.fromkeys(SUMS)
-            campaign["cells"] = [cell | dict.fromkeys(NUMBERS) for cell in campaign["cells"]]
+            campaign["cells"] = [cell | dict.fromkeys(NUMBERS) | {"refused": []} for cell in campaign["cells"]]
     return json.dumps(_plain(told), ensure_ascii=True, indent=1, allow_nan=False) + "\n"
 
 

@@ -11,7 +11,9 @@ from support.big_ledger import fill_big
 from support.ledgers import T0, memory_ledger
 
 from marathond.core.audit.facts import Facts, TrialFact
+from marathond.core.score import RefusedValue
 from marathond.ledger.verbs import audit, findings, operator, trials
+from marathond.ledger.verbs.trials import ScoreRow
 from marathond.service.doctor.planted import ARMS, TASKS, Told, Usage
 from marathond.service.doctor.scratch import Scratch
 
@@ -79,6 +81,15 @@ def test_the_rules_by_which_a_score_was_read(scratch: Scratch) -> None:
     ]
     assert one(scratch, scratch.trial(parts=parts)).score_rules == "partial = a.json:c, reward = a.json:b"
     assert one(scratch, scratch.trial(arm="plain")).score_rules == ""
+
+
+def test_d09_what_was_refused_of_the_newest_score_alone_is_told(scratch: Scratch) -> None:
+    refused = [("refused 1", "above 1: 50", "metrics.json:partial_score")]
+    trial_id = scratch.trial(state="verifying")
+    trials.scored(scratch.c, trial_id, ScoreRow(1, 0.0, "reward.txt", parts=refused), now_ms=scratch.now_ms)
+    assert one(scratch, trial_id).refused == (RefusedValue("partial", "metrics.json:partial_score", "above 1: 50", ("partial",)),)
+    trials.scored(scratch.c, trial_id, ScoreRow(2, 0.0, "reward.txt", 0.5, parts=[("partial", "0.5", "m.json:x")]), now_ms=scratch.now_ms)
+    assert one(scratch, trial_id).refused == ()
 
 
 def test_what_an_agent_s_own_words_earned_is_no_bad_request(scratch: Scratch) -> None:

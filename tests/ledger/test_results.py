@@ -94,6 +94,15 @@ def test_flags_and_a_persons_word_are_of_the_newest_score(c: sqlite3.Connection)
     assert the(c, "zstd", "goal").by_operator
 
 
+def test_d09_what_was_refused_is_of_the_newest_score_and_says_why(c: sqlite3.Connection) -> None:
+    refused = [("refused 1", "above 1: 50", "metrics.json:partial_score")]
+    trial_id = bring_to(c, cell(c), "scored").trial_id
+    trials.scored(c, trial_id, ScoreRow(2, 0.0, "reward.txt", parts=refused), now_ms=T0)
+    assert (the(c).partial, the(c).why_refused("partial"), the(c).why_refused("test_rate")) == (None, "above 1: 50", "")
+    trials.scored(c, trial_id, ScoreRow(2, 0.0, "reward.txt", 0.5), now_ms=T0)
+    assert the(c).refused == ()
+
+
 def test_graded_again_the_newest_score_counts_and_the_time_stays(c: sqlite3.Connection) -> None:
     admitted = bring_to(c, cell(c), "scored", reward=0.0)
     trials.scored(c, admitted.trial_id, ScoreRow(2, 1.0, "reward.txt", 0.9, None, None, (), [], 0.6), now_ms=T0 + 50_000)

@@ -11,6 +11,7 @@ from marathond.core.audit import house, results, verifiers
 from marathond.core.audit.facts import Facts, TrialFact
 from marathond.core.audit.rule import Look, Rule
 from marathond.core.mounts import Reading
+from marathond.core.score import FILE, RefusedValue
 from tests.support.audit_facts import ARMS, clean, facts, trial
 
 RULES = {rule.code: rule for rule in (*results.RULES, *verifiers.RULES)}
@@ -64,6 +65,11 @@ def held(arm: str, digits: str, trials: int, first: str | None = "t0004", *, sub
     return Reading(arm, "/a", "sha256:" + 32 * digits, trials, first, submitted)
 
 
+PERCENT = RefusedValue("partial", "metrics.json:partial_score", "above 1: 50", ("partial",))
+BROKEN = RefusedValue(FILE, "metrics.json", "no valid JSON: Expecting value", ("partial", "test_rate"))
+EMPTY = RefusedValue("partial", "a.json:b", "missing, and a rule names it for partial", ("partial",))
+
+
 NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
     "budget_binding": [
         ("an arm", lambda: facts([*rows(10, ("plain",), budget_ended=True), *rows(15, ("goal",), first=20)]), ["arms"]),
@@ -110,6 +116,10 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
             lambda: facts([*rows(4, score_rules="partial = a.json:b"), trial(9, score_rules="partial = a.json:c")]),
             ["zstd"],
         ),
+    ],
+    "score_refused": [
+        ("percent", lambda: facts([*rows(4, partial=0.0), *rows(2, first=9, partial=None, refused=(PERCENT,))]), ["zstd"]),
+        ("the oracle's", lambda: with_oracle([*rows(4), *oracle([1.0], partial=None, refused=(PERCENT,))]), ["zstd"]),
     ],
     "mount_changed": [
         (
@@ -208,6 +218,10 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ),
         ("writable", lambda: facts(rows(4), mounted=[replace(held("goal", "", 4), value="not digested: writable")])),
     ],
+    "score_refused": [
+        ("withdrawn", lambda: facts([*rows(4), trial(9, state="voided", refused=(PERCENT,))])),
+        ("an empty place of a build that failed", lambda: facts(rows(4, partial=None, refused=(EMPTY,), flags=("build_failed",)))),
+    ],
     "verifier_flaky": [
         ("twice", lambda: facts([*rows(4), *rows(2, first=9, verify_agains=("deadline",))])),
         ("ours", lambda: facts(rows(4, verify_agains=("interrupted",)))),
@@ -261,6 +275,46 @@ def test_every_rule_has_both_cases_and_keeps_quiet_over_nothing(code: str) -> No
     assert NAMED[code] and NOT_NAMED[code]
     nothing = look(code, facts())
     assert (nothing.found, nothing.unseen, nothing.looked_at) == ((), "", 0)
+
+
+def test_d09_refused_shares_are_told_with_their_reason_and_what_was_kept_and_by_no_arm() -> None:
+    refused = rows(6, first=20, partial=None, refused=(PERCENT,))
+    (found,) = look("score_refused", facts([*rows(12, partial=0.0), *refused])).found
+    told = "partial refused in 6 of 18 scored trials (above 1: 50, at metrics.json:partial_score), and kept in 12: "
+    assert found.detail == told + "t0020, t0021, t0022, t0023, t0024, t0025"
+    assert found.severity == "error"
+    others = [replace(row, arm="goal" if row.arm == "plain" else "plain") for row in [*rows(12, partial=0.0), *refused]]
+    assert look("score_refused", facts(others)).found == (found,)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        facts([*rows(4), trial(9, partial=None, test_rate=None, refused=(BROKEN,))]),
+        facts(rows(4, partial=None, refused=(EMPTY,))),
+        facts([*rows(4), trial(9, refused=(replace(PERCENT, columns=()),))]),
+    ],
+    ids=("a file", "an empty place", "read from elsewhere"),
+)
+def test_what_leaves_no_column_in_part_is_a_warning(seen: Facts) -> None:
+    assert [(each.subject, each.severity) for each in look("score_refused", seen).found] == [("zstd", "warning")]
+
+
+def test_d09_refused_everywhere_is_a_warning_and_each_kind_is_told() -> None:
+    rate = RefusedValue("test_rate", "metrics.json:pass_rate", "above 1: 87", ("test_rate",))
+    forty = replace(PERCENT, why="above 1: 40")
+    trials = [
+        trial(1, partial=None, refused=(PERCENT,)),
+        trial(2, "goal", partial=None, refused=(forty, rate), test_rate=None),
+        trial(3, partial=None, test_rate=None, refused=(BROKEN,)),
+    ]
+    (found,) = look("score_refused", facts([replace(row, test_rate=None) for row in trials])).found
+    assert found.severity == "warning"
+    assert found.detail == (
+        "partial refused in 2 of 3 scored trials (such as above 1: 40, at metrics.json:partial_score), and kept in 0: t0001, t0002; "
+        "test rate refused in 1 of 3 scored trials (above 1: 87, at metrics.json:pass_rate), and kept in 0: t0002; "
+        "metrics.json not taken in 1 of 3 scored trials (no valid JSON: Expecting value): t0003"
+    )
 
 
 def test_d13_the_same_build_error_in_every_arm_is_named_with_its_counts() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from marathond.core.mounts import Reading
+from marathond.core.score import RefusedValue
 
 FIRST_REQUESTS = 16
 """Of a trial's agent, whose time to the first byte is compared: there arms' contexts are still alike, and so is what the provider reads."""
@@ -97,6 +98,8 @@ class TrialFact:
     """Of a running trial: requests of its agent that have not ended."""
     score_rules: str = ""
     """The configuration's rules that its newest score was read by, ``column = file:path`` sorted by column; empty: none."""
+    refused: tuple[RefusedValue, ...] = ()
+    """Numbers and files of its newest score that were refused."""
 
 
 @dataclass(frozen=True, slots=True)

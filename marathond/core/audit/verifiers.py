@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from marathond.core.audit.facts import Facts, TrialFact
+from marathond.core.audit.results import failure
 from marathond.core.audit.rule import Found, Look, Rule
 from marathond.core.audit.words import by_task, labels, of_kind, plural, scored, some
 from marathond.core.mounts import APART, UNREAD, by_mount, mixed, story, sure
 from marathond.core.names import AgentKind
+from marathond.core.score import FILE, RefusedValue, example
 
 AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
 """Trials of a task whose verifier had to run twice, and their share, before it is called flaky: one or two are accidents."""
@@ -20,6 +22,7 @@ INTERRUPTED = "interrupted"
 """Cause of a further round that is ours: the engine was started anew."""
 CHANGED = "changed_after_exit"
 DIGEST_SHOWN = 12
+_CALLED = {"partial": "partial", "test_rate": "test rate"}
 
 
 def verifier_flaky(facts: Facts) -> Look:
@@ -118,7 +121,54 @@ def score_rules_differ(facts: Facts) -> Look:
     return Look(len(done), len(done), "scores", tuple(found))
 
 
+def score_refused(facts: Facts) -> Look:
+    """Numbers that a verifier wrote and that are none.  An error where others of the task were kept: what is left is no fair sample.
+
+    A place that a rule of the configuration names may well be empty where the verifier did not come to its tests.
+    """
+    done = scored(facts)
+    found = []
+    for task, group in by_task(done).items():
+        of: dict[tuple[str, str], list[tuple[TrialFact, RefusedValue]]] = {}
+        for trial in group:
+            for each in trial.refused:
+                if not (each.absent and failure(trial)):
+                    of.setdefault((each.what, each.place if each.what == FILE else ""), []).append((trial, each))
+        if of:
+            partly = any(what != FILE and _kept(group, what) and any(each.columns for _, each in met) for (what, _), met in of.items())
+            order = sorted(of, key=lambda key: (key[0] == FILE, key))
+            words = "; ".join(_refused(group, *key, of[key]) for key in order)
+            found.append(Found("score_refused", "error" if partly else "warning", task, words))
+    return Look(len(done), len(done), "scores", tuple(found))
+
+
+def _kept(group: Sequence[TrialFact], column: str) -> int:
+    return sum((trial.partial if column == "partial" else trial.test_rate) is not None for trial in group)
+
+
+def _refused(group: Sequence[TrialFact], what: str, place: str, met: Sequence[tuple[TrialFact, RefusedValue]]) -> str:
+    of = f"{len(met)} of {plural(len(group), 'scored trial')}"
+    why = example(each.why for _, each in met)
+    if what == FILE:
+        return f"{place} not taken in {of} ({why}): {labels(trial for trial, _ in met)}"
+    places = some(sorted({each.place for _, each in met}))
+    lost = sum(bool(each.columns) for _, each in met)
+    kept = f", and kept in {_kept(group, what)}" if lost else ", and counted from what else there was"
+    return f"{_CALLED[what]} refused in {of} ({why}, at {places}){kept}: {labels(trial for trial, _ in met)}"
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "score_refused",
+        "error",
+        "Numbers that a verifier wrote are no shares, or its JSON is broken: they are refused, and a mean is over what was left. An error "
+        "where others of the task were kept (of scores in percent the zeros stay).",
+        'Name the right place in `[scores."TASK"]`, then `marathonctl regrade --campaign NAME`, which reads the stored files again. Or '
+        "mend the verifier, and void the task's whole blocks (`marathonctl void --pair`): stored files stay as they are. Until then do not "
+        "read this column of the task.",
+        score_refused,
+        ("d09",),
+    ),
     Rule(
         "mount_changed",
         "error",

@@ -11,7 +11,7 @@ from marathond.core.compare.paired import EXACT_AT_MOST, SAME, mean, paired_t, s
 from marathond.core.compare.pairing import Key, Pair, pair, per_task
 from marathond.core.compare.result import ContrastResult, Discordance, Metric, MetricContrast, PairedTask, Tasks, TheseTasks
 from marathond.core.compare.within import Stratum, cochran_mantel_haenszel, discordance, odds_ratio, stratified_exact
-from marathond.core.results import CellResult, Contrast
+from marathond.core.results import CellResult, Contrast, refused_words
 
 ENOUGH = 6
 """Tasks that must differ before a two-sided exact p can reach .05: 2 (1/2)^5 is .0625, 2 (1/2)^6 is .03125."""
@@ -30,7 +30,7 @@ def contrast_result(
         contrast.declared_at_ms,
         contrast.scores_known,
         found,
-        (*_declared(contrast), *notes, *_people(cells_a, cells_b)),
+        (*_declared(contrast), *_refused(cells_a, cells_b, metrics), *notes, *_people(cells_a, cells_b)),
     )
 
 
@@ -43,7 +43,7 @@ def _metric(contrast: Contrast, cells_a: Mapping[Key, CellResult], cells_b: Mapp
             if metric is Metric.REWARD
             else f"no cell that is valid in both arms has a {WORDS[metric]} in both"
         )
-        return MetricContrast(metric, None, left_out=pairing.left_out, bounds=pairing.bounds, why=why)
+        return MetricContrast(metric, None, left_out=pairing.left_out, bounds=pairing.bounds, why=why, refused=pairing.refused)
     tasks = per_task(pairs)
     built = [each for each in pairs if not each.build_failed]
     reward = metric is Metric.REWARD
@@ -59,6 +59,7 @@ def _metric(contrast: Contrast, cells_a: Mapping[Key, CellResult], cells_b: Mapp
         without_build_failed=tasks_like_these(per_task(built)) if built and len(built) < len(pairs) else None,
         build_failed=len(pairs) - len(built),
         why=_undefined(over_tasks),
+        refused=pairing.refused,
     )
 
 
@@ -153,6 +154,13 @@ def _notes(found: MetricContrast) -> Iterator[str]:
         yield f"{word}: in {found.build_failed} of {found.cells} pairs a build failed, which is the agent's own and counts; {beside}"
     if found.these_tasks is not None and found.these_tasks.why:
         yield f"{word}, these tasks: {found.these_tasks.why}"
+
+
+def _refused(cells_a: Mapping[Key, CellResult], cells_b: Mapping[Key, CellResult], metrics: Sequence[Metric]) -> Iterator[str]:
+    """A value is often refused for how large it is: the tasks that it is missing from are not compared as they would be with it."""
+    for metric in metrics:
+        if words := refused_words([*cells_a.values(), *cells_b.values()], metric.value):
+            yield f"{words}; no difference of these tasks is that of the whole"
 
 
 def _people(cells_a: Mapping[Key, CellResult], cells_b: Mapping[Key, CellResult]) -> Iterator[str]:

@@ -34,11 +34,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """``bounds`` None: no cell is planned in both arms."""
+    """``bounds`` None: no cell is planned in both arms, of a task that has such a number.  ``refused``: pairs that were left out for a
+    value that was refused."""
 
     pairs: tuple[Pair, ...]
     left_out: tuple[LeftOut, ...]
     bounds: Interval | None
+    refused: int = 0
 
 
 def by_key(cells: Iterable[CellResult]) -> dict[Key, CellResult]:
@@ -49,6 +51,7 @@ def pair(a: str, b: str, cells_a: Mapping[Key, CellResult], cells_b: Mapping[Key
     """:param a: the arm's name; ``cells_a``: its cells."""
     pairs: list[Pair] = []
     left_out: list[LeftOut] = []
+    refused = 0
     for key in sorted({*cells_a, *cells_b}):
         cell_a, cell_b = cells_a.get(key), cells_b.get(key)
         value_a, value_b = value(cell_a, metric), value(cell_b, metric)
@@ -56,7 +59,8 @@ def pair(a: str, b: str, cells_a: Mapping[Key, CellResult], cells_b: Mapping[Key
             pairs.append(Pair(*key, cell_a, cell_b, value_a, value_b))
         else:
             left_out.append(LeftOut(*key, _why((a, cell_a, value_a), (b, cell_b, value_b), metric)))
-    return Pairing(tuple(pairs), tuple(left_out), _bounds(cells_a, cells_b, metric))
+            refused += any(cell is not None and cell.state == "done" and cell.why_refused(metric.value) != "" for cell in (cell_a, cell_b))
+    return Pairing(tuple(pairs), tuple(left_out), _bounds(cells_a, cells_b, metric), refused)
 
 
 def value(cell: CellResult | None, metric: Metric) -> float | None:
@@ -92,16 +96,30 @@ def _missing(cell: CellResult | None, metric: Metric) -> str:
     if cell is None:
         return "not planned"
     if cell.state == "done":
-        return f"no {metric.value.replace('_', ' ')}"
+        name = metric.value.replace("_", " ")
+        return f"{name} refused" if cell.why_refused(metric.value) else f"no {name}"
     code = {"parked": cell.park_code, "review": cell.review_code}.get(cell.state)
     return f"{cell.state}: {code}" if code else cell.state
 
 
+def _tells_none(cells: Sequence[CellResult], metric: Metric) -> bool:
+    """Of one task: no trial has such a number, refused or not, and not because its build failed alone."""
+    done = [cell for cell in cells if cell.state == "done"]
+    some = any(value(cell, metric) is not None or cell.why_refused(metric.value) for cell in done)
+    return not some and any(not cell.build_failed for cell in done)
+
+
 def _bounds(cells_a: Mapping[Key, CellResult], cells_b: Mapping[Key, CellResult], metric: Metric) -> Interval | None:
-    """Worst and best case (Manski 1990): every missing value of the one arm is 0 and of the other 1, and the other way round."""
+    """Worst and best case (Manski 1990): every missing value of the one arm is 0 and of the other 1, and the other way round.
+
+    Over the tasks that have such a number: of one whose verifier tells none in any trial nothing is missing.
+    """
     tasks: dict[str, list[Key]] = {}
     for key in sorted(cells_a.keys() & cells_b.keys()):
         tasks.setdefault(key[0], []).append(key)
+    tasks = {
+        task: keys for task, keys in tasks.items() if not _tells_none([cells[key] for key in keys for cells in (cells_a, cells_b)], metric)
+    }
     if not tasks:
         return None
 

@@ -101,7 +101,8 @@ class Discordance:
 @dataclass(frozen=True, slots=True)
 class MetricContrast:
     """One metric of one contrast.  ``cells``: of each arm, paired.  ``bounds``: the difference of task means over ALL cells that are
-    planned in both arms, were every missing one as bad, or as good, for a as could be (its level is 1: nothing can lie outside).
+    planned in both arms, were every missing one as bad, or as good, for a as could be (its level is 1: nothing can lie outside); a task
+    whose verifier tells no such number in any trial is not among them.
     ``without_build_failed``: as ``tasks``, pairs with a cell flagged build_failed left out; None when there is none, or nothing is left.
     ``build_failed``: such pairs."""
 
@@ -117,6 +118,8 @@ class MetricContrast:
     build_failed: int = 0
     why: str = ""
     """Why there is nothing, when ``tasks`` is None; else what is undefined in it, and why."""
+    refused: int = 0
+    """Pairs left out because a value was refused: what is compared is what was left."""
 
 
 @dataclass(frozen=True, slots=True)

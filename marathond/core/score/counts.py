@@ -23,6 +23,8 @@ SUMMARY = "results.summary"
 
 _PAIRS = (("tests_passed", "tests_total"), ("total_passed", "total_tests"), ("new_passed", "new_total"), ("passed", "total"))
 _SUMS = (("tests_passed", "tests_failed"), ("passed", "failed"))
+COUNTS = frozenset(key for pair in (*_PAIRS, *_SUMS) for key in pair)
+"""Keys of metrics.json that count tests."""
 MAX_GATES = 1_000
 _SHOWN = 5
 _TOLERANCE = 0.005 + 1e-9

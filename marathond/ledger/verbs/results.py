@@ -18,6 +18,7 @@ from marathond.core.money import NUSD
 from marathond.core.mounts import by_mount, story
 from marathond.core.names import trial_label
 from marathond.core.results import ArmResult, CellResult, DisclosureResult, FindingResult, Results, VoidResult, columns
+from marathond.core.score import REFUSED, RULE, refused_values
 from marathond.ledger.verbs.contrasts import declared
 from marathond.ledger.verbs.disclosures import told
 from marathond.ledger.verbs.mounts import readings
@@ -40,7 +41,8 @@ def read_results(c: sqlite3.Connection, campaign: str | None = None) -> Results:
     """
     row = _campaign(c, campaign)
     campaign_id, name = int(row["campaign_id"]), str(row["name"])
-    cells = tuple(_cell(each) for each in c.execute(_CELLS, {"campaign": campaign_id}).fetchall())
+    refused = _refused(c, campaign_id)
+    cells = tuple(_cell(each, refused) for each in c.execute(_CELLS, {"campaign": campaign_id}).fetchall())
     profile = json.loads(row["config_json"]).get("profile") or {}
     benchmark = profile.get("name")
     disclosed, said = told(c, campaign_id), declared(c, campaign_id)
@@ -148,7 +150,7 @@ LEFT JOIN review ON review.trial_id = s.trial_id AND review.decided_at_ms IS NUL
 WHERE s.campaign_id = :campaign ORDER BY task.name, s.replicate, arm.position"""
 
 
-def _cell(row: sqlite3.Row) -> CellResult:
+def _cell(row: sqlite3.Row, refused: Mapping[int, list[tuple[str, str, str]]]) -> CellResult:
     done = row["state"] == "done"
     flags = tuple(json.loads(row["flags_json"])) if done and row["flags_json"] else ()
     known = bool(row["known"])
@@ -177,7 +179,23 @@ def _cell(row: sqlite3.Row) -> CellResult:
         park_code=row["park_code"],
         review_code=row["review_code"],
         by_operator=BY_OPERATOR in flags,
+        refused=refused_values(refused.get(row["trial_id"], ()), partial=row["partial"], test_rate=row["test_rate"]) if done else (),
     )
+
+
+def _refused(c: sqlite3.Connection, campaign_id: int) -> Mapping[int, list[tuple[str, str, str]]]:
+    """Trial → those parts of its newest score that say what was refused, and by which rules it was read."""
+    rows = c.execute(
+        """SELECT trial.trial_id, part.name, part.value, part.source
+           FROM cell CROSS JOIN trial ON trial.cell_id = cell.cell_id CROSS JOIN score_part AS part
+               ON part.score_id = (SELECT max(score_id) FROM score WHERE score.trial_id = trial.trial_id)
+           WHERE cell.campaign_id = ? AND (substr(part.name, 1, ?) = ? OR substr(part.name, 1, ?) = ?)""",
+        (campaign_id, len(REFUSED), REFUSED, len(RULE), RULE),
+    )
+    found: dict[int, list[tuple[str, str, str]]] = defaultdict(list)
+    for row in rows.fetchall():
+        found[row[0]].append((row[1], row[2], row[3]))
+    return found
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -87,6 +87,14 @@ def score_rules_differ(scratch: Scratch) -> None:
     _each(scratch, CODEX[1:], [1])
 
 
+def score_refused(scratch: Scratch) -> None:
+    """A verifier writes its partial score in percent: what is above 1 is refused, and the zeros stay."""
+    _each(scratch, CODEX[:2], [1], reward=0.0, partial=0.0)
+    refused = [("refused 1", "above 1: 50", "metrics.json:partial_score")]
+    for trial_id in _each(scratch, CODEX[2:], [1], state="verifying"):
+        trials.scored(scratch.c, trial_id, ScoreRow(1, 0.0, "reward.txt", None, 3, 4, (), refused), now_ms=scratch.now_ms - 60_000)
+
+
 def verifier_flaky(scratch: Scratch) -> None:
     """The reference solution passes in one replicate and fails in the next."""
     scratch.clean(replicates=[3])
@@ -124,6 +132,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         post_score_voids,
         post_score_voids_uneven,
         score_rules_differ,
+        score_refused,
         verifier_flaky,
         oracle_fails,
         mount_changed,
