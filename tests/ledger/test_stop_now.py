@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from marathond.flow.world import Handle, World
@@ -15,6 +16,10 @@ from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, trials
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
+from marathond.service import winding_down
+from marathond.service.commands import StopMode
+from marathond.service.daemon import Daemon
+from marathond.service.settings import load
 from marathond.service.winding_down import StopRequest, void_everything
 from tests.support import ledgers as help
 from tests.support.ledgers import T0, bring_to, cell, file_ledger, fill, memory_ledger
@@ -65,3 +70,50 @@ def test_what_a_person_closed_since_the_look_is_closed(kind: str) -> None:
     admission.end_stop(c, kind, author="ana", now_ms=T0)
     admission.open_stop(c, "breaker", detail="it tries one", author="marathond", until_ms=None, now_ms=T0)
     assert help.admit(c, cell(c, "zstd", "plain")).attempt == 1
+
+
+class Resumed(SqliteLedger):
+    """A drain's look finds that a person has resumed; in that moment comes the next word."""
+
+    next_word: Callable[[], None] | None = None
+
+    async def read(self, verb: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        found = await super().read(verb, *args, **kwargs)
+        if verb is admission.stops and self.next_word is not None:
+            word, self.next_word = self.next_word, None
+            word()
+        return found
+
+
+@pytest.mark.parametrize("word", ["now", "term", "drain"])
+async def test_f08_a_word_that_comes_while_a_drain_is_called_off_is_heard(
+    tmp_path: Path, word: StopMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(winding_down, "TORN_DOWN_S", 0.2)  # nobody tears down here
+    path = tmp_path / "ledger.db"
+    file_ledger(path, host=socket.gethostname(), now_ms=T0)
+    conn = connect(path, mode="rw")
+    fill(conn)
+    bring_to(conn, cell(conn, "zstd", "goal"), "running")
+    run_id = conn.execute("SELECT max(run_id) FROM run").fetchone()[0]
+    config = tmp_path / "marathond.toml"
+    config.write_text('[campaign]\nname = "c"\ntasks = ["t"]\n[arms.a]\nkind = "nop"\n')
+
+    async with await Resumed.open(path, run_id=run_id) as ledger:
+        daemon = Daemon(load(config), cast(Any, None), ledger, cast(Any, None), SystemClock())
+        daemon.world = World(*[cast(Any, None)] * 2, ledger, *[cast(Any, None)] * 2, SystemClock())
+
+        def comes() -> None:
+            if word == "drain":
+                admission.open_stop(conn, "drain", detail="again", author="bo", until_ms=None, now_ms=T0)
+            daemon.request_stop(word, "bo", "again")
+
+        daemon.request_stop("drain", "ana", "upgrade")
+        ledger.next_word = comes
+        with anyio.fail_after(30):
+            ended = await daemon._wind_down()
+        stop = daemon.stop
+        assert stop is not None and (stop.mode, stop.author) == (word, "bo")
+        assert daemon._stopping.is_set() and ended is (word != "drain")
+    assert conn.execute("SELECT state FROM trial").fetchone()[0] == ("voided" if word == "now" else "running")
+    conn.close()
