@@ -115,6 +115,53 @@ def test_a06_every_attempt_counts_and_only_what_is_at_rest() -> None:
     assert infra_disparity(facts([*again, *live, *alike("goal")], ARMS)).found[0].subject == "goal"
 
 
+@pytest.mark.parametrize(
+    ("mine", "other", "said"),
+    [
+        ((7, 0), (0, 4), "warning"),
+        ((4, 0), (0, 4), "warning"),
+        ((7, 0), (0, 2), "undecided"),
+        ((7, 0), (0, 0), "undecided"),
+        ((3, 0), (0, 0), "undecided"),
+        ((7, 1), (0, 10), "undecided"),
+        ((7, 1), (1, 12), "undecided"),
+        ((2, 0), (0, 20), "ok"),
+        ((3, 12), (1, 14), "ok"),
+        ((7, 0), (7, 0), "ok"),
+        ((12, 0), (0, 12), "stop_loss"),
+    ],
+)
+def test_a06_an_arm_that_fails_beside_few_others_is_never_called_in_order(mine: tuple[int, int], other: tuple[int, int], said: str) -> None:
+    """A mistyped program: every start of one arm is void, and the breaker stands before many of the other arm are at rest."""
+    seen = facts([*rows("goal", *mine, code="agent_not_started"), *rows("plain", *other)], ("plain", "goal"))
+    look = infra_disparity(seen)
+    if said in ("warning", "stop_loss"):
+        (found,) = look.found
+        assert (found.severity, found.subject, found.stops, look.unseen) == (said, "goal", said == "stop_loss", "")
+        assert f"{mine[0]} x agent_not_started" in found.detail and f"plain 0 of {other[1]}" in found.detail
+    elif said == "undecided":
+        assert look.found == () and look.unseen.startswith("undecided, too few")
+        assert f"{mine[0]} of {sum(mine)} trials of goal failed by infrastructure ({mine[0]} x agent_not_started)" in look.unseen
+        assert ("no trial of another arm" in look.unseen) == (sum(other) == 0)
+    else:
+        assert (look.found, look.unseen) == ((), "")
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.1])
+def test_a06_arms_that_are_alike_are_seldom_undecided_and_hardly_ever_warned_of(rate: float) -> None:
+    warned = doubted = looks = 0
+    for seed in range(200):
+        made: list[TrialFact] = []
+        for n, rest in enumerate(campaign(random.Random(seed), [rate] * 5)):
+            made += rows(ARMS[rest.arm], int(rest.failed), int(not rest.failed), from_ms=NOW + n * 120_000)
+            if n in (20, 60, 150, 300):
+                look, looks = infra_disparity(facts(made, ARMS)), looks + 1
+                warned += any(found.severity == "warning" for found in look.found)
+                doubted += bool(look.unseen)
+    print(f"base rate {rate:.0%}: {warned} of {looks} looks warn, {doubted} are undecided")
+    assert warned == 0 and doubted <= looks * 3 // 100
+
+
 def test_one_cause_that_strikes_all_arms_at_once_is_no_bias() -> None:
     """The engine dies while eleven trials of the arm that runs longest and one of another run."""
     burst = rows("heartbeat", 11, 0, code="engine_failed", apart_ms=1_000)

@@ -216,8 +216,9 @@ def _all_fail(facts: Facts, arm: str, trials: Sequence[TrialFact]) -> Found | No
     took = [t.agent_ms for t in mine if t.agent_ms is not None]
     every = sum(t.arm == arm for t in ended(facts))
     if len(took) == every and max(took) <= AT_ONCE_MS:
+        took_s = ceil(max(took) / 100) / 10
         words = (
-            f"every agent of {arm} was gone at once: all {len(mine)} ended by themselves within {ceil(max(took) / 100) / 10:.1f} s with exit status "
+            f"every agent of {arm} was gone at once: all {len(mine)} ended by themselves within {took_s:.1f} s with exit status "
             f"{statuses}, as a command does whose path or arguments are wrong; failed in the other arms: {others}"
         )
         return Found("exits_differ", "error", arm, f"{words}; its last words: marathonctl logs {trial_label(mine[-1].trial_id)}")

@@ -24,6 +24,11 @@ By simulation (``tests/unit/test_audit_bias.py``; 5 arms, 20 tasks x 5 replicate
 every trial), false alarms in 0, 0.2 and 0.6 % of campaigns whose failure rate is 0, 3 and 10 %; an arm at 30 % against 3 % is named within
 40 of its trials in 92 to 93 of 100.  Of two arms alone it is so in half of the campaigns only: there are fewer others to compare with.
 
+**Below the level.**  Of two arms a dead one reaches it by its ninth trial only (8 of 8 against 0 of 8: p = 1.6e-4 after Holm), and a
+breaker may stand long before.  An arm of which every trial fails, ALL_FAIL of them at least, while as many of the others all got through,
+is a warning, which stops nothing.  What is neither, but at a single look would be called unlikely (DOUBT), or has nothing to be compared
+with, is undecided: said with its counts, and never "ok".
+
 **What is no bias.**  One cause that strikes whoever runs just then: an unbroken row of trials at rest, each within a minute of the one
 before, all begun before the first of them ended, all void by one code, over more than one arm.  It counts once per arm and not once per
 trial, for an engine that dies strikes more trials of the arm that runs longest.  Whole blocks that fail make arms more alike, not less.
@@ -33,7 +38,7 @@ Ends that a restart of ours caused do not count, nor what a person withdrew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 
@@ -47,6 +52,9 @@ BURST_MS = 60_000
 OWN_ENDS = frozenset({"daemon_lost", "host_rebooted", "ledger_copied"})
 """A restart of ours ends whatever is being prepared just then; it says nothing of an arm."""
 CODES_SHOWN = 3
+ALL_FAIL = 4
+DOUBT, DOUBT_FROM = 0.01, 3
+"""Adjusted probability, and failures of an arm, from which on "nothing found" would say too much."""
 
 
 def level(trials: int) -> float:
@@ -131,19 +139,45 @@ def infra_disparity(facts: Facts) -> Look:
         return Look(0, 0, run_here(facts, "trials at rest"))
     trials, resting = counted(facts)
     arms = tallies(compared_arms(facts), trials)
-    found = []
+    found, named = [], out_of_line(arms)
     failed, of = {arm: each.failed for arm, each in arms.items()}, {arm: each.of for arm, each in arms.items()}
-    for arm, p in out_of_line(arms).items():
+    undecided = []
+    for arm in arms:
         codes = Counter(str(trial.void_code) for trial in trials if trial.arm == arm and trial.infra)
         listed = ", ".join(f"{count} x {code}" for code, count in codes.most_common(CODES_SHOWN))
-        others = per_arm([other for other in facts.arms if other != arm and other in of], failed, of)
-        words = (
-            f"infrastructure first: {failed[arm]} of {of[arm]} trials of {arm} failed by infrastructure ({listed}), against {others}; "
-            f"chance alone in {p:.1g} of cases (Fisher, Holm)"
-        )
+        others = per_arm([other for other in facts.arms if other != arm and other in of], failed, of) or "no trial of another arm at rest"
+        words = f"infrastructure first: {failed[arm]} of {of[arm]} trials of {arm} failed by infrastructure ({listed}), against {others}"
+        if arm not in named:
+            if _all_fail(arms, arm):
+                found.append(Found("infra_disparity", "warning", arm, f"{words}: all of its, and none of theirs; too few yet to stop for"))
+            elif _doubtful(arms, arm):
+                undecided.append(f"{failed[arm]} of {of[arm]} trials of {arm} failed by infrastructure ({listed}), against {others}")
+            continue
+        words = f"{words}; chance alone in {named[arm]:.1g} of cases (Fisher, Holm)"
         failing = tuple(trial.trial_id for trial in trials if trial.arm == arm and trial.infra)
         found.append(Found("infra_disparity", "stop_loss", arm, words, stops=True, trials=failing))
-    return Look(len(trials), resting, of_compared(facts, "trials at rest"), tuple(found))
+    unseen = f"undecided, too few trials at rest to tell it from chance: {'; '.join(undecided)}" if undecided else ""
+    return Look(len(trials), resting, of_compared(facts, "trials at rest"), tuple(found), unseen)
+
+
+def _rest(arms: Mapping[str, Tally], arm: str) -> Tally:
+    others = [each for name, each in arms.items() if name != arm]
+    return Tally(sum(each.of for each in others), sum(each.failed for each in others))
+
+
+def _all_fail(arms: Mapping[str, Tally], arm: str) -> bool:
+    mine, rest = arms[arm], _rest(arms, arm)
+    return mine.of >= ALL_FAIL and mine.failed == mine.of and rest.of >= ALL_FAIL and not rest.failed
+
+
+def _doubtful(arms: Mapping[str, Tally], arm: str) -> bool:
+    """Of an arm that is not named: whether that says little."""
+    mine, rest = arms[arm], _rest(arms, arm)
+    if len(arms) < 2 or mine.failed < DOUBT_FROM:
+        return False
+    if rest.of < ALL_FAIL:
+        return mine.failed == mine.of and not rest.failed
+    return fisher_above(mine.failed, mine.of, rest.failed, rest.of) * len(arms) <= DOUBT
 
 
 RULES: tuple[Rule, ...] = (
@@ -151,7 +185,8 @@ RULES: tuple[Rule, ...] = (
         "infra_disparity",
         "stop_loss",
         "Infrastructure first: it fails one arm's trials far more often than the others', so every further comparison is skewed.",
-        "Repair what the codes name for that arm, then `marathonctl resume`; admission is closed for all arms until then.",
+        "Repair what the codes name for that arm, then `marathonctl resume`; admission is closed for all arms until then, but after a "
+        "warning (all of a few trials of the arm, none of the others').",
         infra_disparity,
         ("a06", "a01", "f15"),
     ),

@@ -19,7 +19,8 @@ __all__ = ["Found", "Look", "Rule"]
 class Look:
     """What one look brought.  ``looked_at``: how many ``things`` the rule could judge, of ``of`` there are; every count has its total.
 
-    ``unseen``: why nothing could be judged although there was something to judge; empty: it could see, or there is nothing yet.
+    ``unseen``: why nothing could be judged although there was something to judge, or that what was seen decides nothing yet; empty: it
+    could see, or there is nothing yet.
     """
 
     looked_at: int
