@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from marathond.core.names import TrialState
+from marathond.core.names import TrialState, trial_label
+from marathond.core.text import printable
 
 OWN_ENDS = frozenset({"daemon_lost", "host_rebooted", "ledger_copied"})
 """Voids that a restart of ours caused: no sign of an infrastructure that fails again and again."""
@@ -32,6 +33,8 @@ FEW_TASKS = 2
 
 LONGEST = 8
 """The longest pause, in pauses as configured."""
+REASON_MAX = 200
+"""Characters of an example's reason."""
 PROBES = 6
 """Cells that are tried one by one and fail by what their own task can cause, before admission opens all the same."""
 
@@ -42,6 +45,18 @@ def worst(seen: Iterable[tuple[str, int]], *, tasks: int) -> tuple[str, int]:
     for (code, _), times in Counter(seen).items():
         counts[code] += times if code in OF_ENGINE or tasks <= FEW_TASKS else min(times, PER_TASK)
     return next(iter(counts.most_common(1)), ("", 0))
+
+
+def detail(code: str, count: int, within_s: float, example: tuple[int, str] | None) -> str:
+    """What the stop says: ``5 x agent_not_started within 600 s, e.g. t0012: exec: /opt/arms/nothere: no such file``.
+
+    :param example: a trial and why it was void: words for a person, upon which nothing is decided.
+    """
+    said = f"{count} x {code} within {within_s:g} s"
+    if example is None:
+        return said
+    reason = printable(example[1], REASON_MAX)
+    return f"{said}, e.g. {trial_label(example[0])}" + (f": {reason}" if reason else "")
 
 
 def pause_ms(configured_ms: int, failed: int) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 
 from marathond.core.breaker import OF_ENGINE, OWN_ENDS, PROBES, Probe, Trying, Verdict, pause_ms, verdict, worst
+from marathond.core.breaker import detail as words_of_stop
 from marathond.core.names import trial_label
 from marathond.flow.world import World, log
-from marathond.ledger.verbs import admission, campaigns, probing, trials
+from marathond.ledger.verbs import admission, campaigns, probing, trials, voids
 from marathond.ledger.verbs.admission import StopRow
 
 
@@ -42,7 +43,8 @@ class Breaker:
         if count < world.knobs.breaker_after:
             return
         self._standing, self._ends_mono_ms, now_ms = True, mono_ms + window_ms, world.clock.wall_ms()
-        detail = f"{count} x {code} within {world.knobs.breaker_pause_s:g} s"
+        example = await world.ledger.read(voids.example, code)  # for the words alone: what is decided was decided above
+        detail = words_of_stop(code, count, world.knobs.breaker_pause_s, example)
         log.error("breaker", detail=detail)
         words = f"admission is closed for all arms: {detail}"
         await world.ledger.write(probing.close, detail=detail, until_ms=now_ms + window_ms, words=words, now_ms=now_ms)

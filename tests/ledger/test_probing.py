@@ -9,7 +9,7 @@ import pytest
 from support.ledgers import T0, arm, bring_to, cell, daemon_void, fill, memory_ledger, start_agent, submission
 
 from marathond.core.breaker import Trying, Verdict, verdict
-from marathond.ledger.verbs import admission, findings, probing, trials
+from marathond.ledger.verbs import admission, findings, probing, trials, voids
 from marathond.ledger.verbs.trials import Fact
 
 
@@ -90,3 +90,13 @@ def test_f12_cells_that_could_tell_more(c: sqlite3.Connection) -> None:
     assert not probing.others_open(c, 1, every)
     bring_to(c, every[0], "reserved")
     assert not probing.others_open(c, 1, every[1:])
+
+
+def test_f12_the_example_of_a_breaker_is_the_newest_void_of_its_code_that_the_daemon_decided(c: sqlite3.Connection) -> None:
+    assert voids.example(c, "engine_failed") is None
+    first, second, third = (
+        bring_to(c, cell(c, task, of), "preparing") for task, of in (("zstd", "plain"), ("zstd", "goal"), ("rust", "plain"))
+    )
+    for one, code in ((first, "engine_failed"), (second, "engine_failed"), (third, "network_failed")):
+        daemon_void(c, one.trial_id, code=code)
+    assert voids.example(c, "engine_failed") == (second.trial_id, "it broke")

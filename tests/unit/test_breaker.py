@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marathond.core.breaker import LONGEST, OF_ENGINE, OWN_ENDS, Probe, Trying, Verdict, pause_ms, verdict, worst
+from marathond.core.breaker import LONGEST, OF_ENGINE, OWN_ENDS, REASON_MAX, Probe, Trying, Verdict, detail, pause_ms, verdict, worst
 from marathond.core.names import TrialState
 from marathond.core.plan import Host, Limits, OpenCell, Plan, Snapshot, Stop, plan
 
@@ -31,6 +31,15 @@ def test_a_campaign_of_one_task_is_judged_by_it() -> None:
 
 def test_codes_are_not_added_up() -> None:
     assert worst([("container_failed", 1), ("engine_failed", 1), ("engine_failed", 2)], tasks=5) == ("engine_failed", 2)
+
+
+def test_f12_the_words_carry_an_example_that_is_bounded_and_steers_nothing() -> None:
+    why = "exec: /opt/arms/nothere: no such file"
+    assert detail("agent_not_started", 5, 600.0, (12, why)) == f"5 x agent_not_started within 600 s, e.g. t0012: {why}"
+    assert detail("agent_not_started", 5, 600.0, None) == "5 x agent_not_started within 600 s"
+    assert detail("agent_not_started", 5, 600.0, (12, "")) == "5 x agent_not_started within 600 s, e.g. t0012"
+    long = detail("agent_not_started", 5, 600.0, (12, "\x1b[2Ja\nb " + "x" * 5_000))
+    assert "t0012: a b xxx" in long and len(long) <= REASON_MAX + 60
 
 
 def test_f12_pauses_grow_and_are_bounded() -> None:

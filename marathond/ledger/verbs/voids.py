@@ -96,6 +96,14 @@ class VoidSeen(NamedTuple):
     task_id: int
 
 
+def example(c: sqlite3.Connection, code: str) -> tuple[int, str] | None:
+    """The trial and the reason of the newest daemon's void of that code that stands; None: there is none (any more)."""
+    sql = """SELECT trial_id, reason FROM void WHERE code = ? AND decided_by = 'daemon' AND undone_at_ms IS NULL
+             ORDER BY void_id DESC LIMIT 1"""
+    row = one(c, sql, (code,))
+    return None if row is None else (row["trial_id"], row["reason"])
+
+
 def voids_after(c: sqlite3.Connection, void_id: int) -> list[VoidSeen]:
     """The daemon's standing voids written after that one, for the breaker: by the order of rows, not by the clock (fault e06)."""
     sql = """SELECT void_id, code, task_id FROM void JOIN trial USING (trial_id) JOIN cell USING (cell_id)
