@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from marathond.cli.app import Campaign, Json, Trial, app, finish, now_ms, offered, settled
-from marathond.cli.output import print_json, screen
+from marathond.cli.output import print_json, say, screen
 from marathond.core.errors import ConfigError
 from marathond.service.exits import CallFailed, Exit
 
@@ -35,14 +35,29 @@ def status_command(
 
 
 @app.command()
-def show(ctx: typer.Context, trial: Trial, as_json: Json = False) -> None:
-    """Everything about one trial, and where each value came from."""
+def show(
+    ctx: typer.Context,
+    trial: Annotated[
+        str, typer.Argument(metavar="TRIAL", help="A trial, such as t0871; or a cell or a block.", autocompletion=offered("trials"))
+    ],
+    as_json: Json = False,
+) -> None:
+    """Everything about one trial, and where each value came from; of a cell (c0012) or a block (b0174) its trials and what comes next."""
     from marathond.cli import show as view
-    from marathond.service.picture.reader import reading, trial_number
+    from marathond.cli import show_cell
+    from marathond.service.picture.reader import number_of, reading
 
     paths = settled(ctx).located().paths
     with reading(paths.ledger) as connection:
-        found = view.find(connection, trial_number(trial))
+        if show_cell.is_asked(trial):
+            cells = show_cell.find(connection, trial)
+            if as_json:
+                print_json(cells)
+                return
+            for line in show_cell.lines(cells, screen()):
+                say(line)
+            return
+        found = view.find(connection, number_of(trial, "t", show_cell.EXPECTED))
     if as_json:
         print_json(view.as_json(found, paths.state_dir))
     else:

@@ -47,7 +47,7 @@ _FINDING = ("ledger.verbs.findings:FindingRow", "cli.findings:Beside")
 
 FORMS: Mapping[str, Form] = {
     "status": _one("cli.status:Verdict", "service.picture.status:Status"),
-    "show": _one("ledger.verbs.show:TrialShown", "cli.show:Now"),
+    "show": Form((Case(("ledger.verbs.show:TrialShown", "cli.show:Now")), Case(("cli.show_cell:CellsShown",), when="CELL|BLOCK"))),
     "logs": _one("cli.logs:LogLine", lines=True),
     "pool": _one("cli.pool:PoolReport"),
     "findings": Form((Case(_FINDING, many=True), Case((*_FINDING, "cli.findings:History"), when="NO"))),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from marathond.core.detached import detached_argv
-from marathond.ledger.verbs import networks, runs, trials
+from marathond.ledger.verbs import admission, networks, runs, trials
 from marathond.ledger.verbs.networks import NetworkSeen
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, mixed, now_ms
@@ -39,6 +39,43 @@ def test_show_tells_all_of_a_trial(rig: Rig) -> None:
     ):
         assert words in out
     assert json.loads(rig.ask("show", "1", "--json"))["context"]["task"] == "zstd"
+
+
+def test_show_knows_the_cells_and_blocks_that_it_prints(rig: Rig) -> None:
+    mixed(rig)
+    with rig.sql() as c:
+        have.let_go(c, have.bring_to(c, have.cell(c, "rust", "goal"), "voided"))
+        labels = {
+            state: c.execute("SELECT printf('c%04d', cell_id) FROM cell_state WHERE state = ? LIMIT 1", (state,)).fetchone()[0]
+            for state in ("done", "review", "claimed", "open")
+        }
+    for state, words in {
+        "done": "  next: done: t0001 counts",
+        "review": "  next: somebody decides: marathonctl review t0002",
+        "claimed": "  next: t0003 is in work: marathonctl show t0003",
+        "open": "  next: it runs when its turn comes: marathonctl status says what cells wait for",
+    }.items():
+        lines = rig.ask("show", labels[state]).splitlines()
+        assert lines[0] == f"{labels[state]}  {state}" and words in lines
+    assert "  no trial yet" not in lines and any(" voided " in line for line in lines), "the void trial of the open cell"
+    made = json.loads(rig.ask("show", labels["done"].upper(), "--json"))
+    assert (made["task"], made["cells"][0]["arm"], made["cells"][0]["trials"][0]["trial"]) == ("zstd", "plain", "t0001")
+    block = rig.ask("show", made["block"]).splitlines()
+    assert block[0] == f"{made['block']}  2 cells" and f"  {labels['done']}  done   arm plain" in block
+    assert f"  {labels['review']}  review   arm goal" in block and block[-1].endswith(f"marathonctl history {made['block']}")
+
+
+def test_show_of_a_parked_cell_says_why_and_how_it_is_opened(rig: Rig) -> None:
+    with rig.sql() as c:
+        cell_id = have.cell(c, "rust", "goal")
+        task_id = c.execute("SELECT task_id FROM cell WHERE cell_id = ?", (cell_id,)).fetchone()[0]
+        admission.park_task(c, task_id, code="image_missing", detail="no registry has it", author="x", now_ms=now_ms())
+    lines = rig.ask("show", f"c{cell_id:04d}").splitlines()
+    assert "  parked: image_missing: no registry has it" in lines and "  no trial yet" in lines
+    assert f"  next: it stays until somebody opens it again: marathonctl unpark c{cell_id:04d} --reason …" in lines
+    for absent in ("c9999", "b9999"):
+        answer = rig.run("show", absent)
+        assert (answer.code, answer.out) == (2, "") and answer.err.endswith(f" {absent} in this ledger\n")
 
 
 def test_show_says_which_deadline_applied_and_whose_word_the_exit_code_is(rig: Rig) -> None:
