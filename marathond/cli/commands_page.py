@@ -13,8 +13,13 @@ from marathond.cli.app import Campaign, app, settled
 def page(
     ctx: typer.Context,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="PLACE", help="A loopback address with a port, or unix:/path; port 0: any.")
-    ] = "127.0.0.1:8620",
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="PLACE",
+            help="A loopback address with a port, or unix:/path; port 0: any.  Default: [page] listen, else 127.0.0.1:8620.",
+        ),
+    ] = None,
     campaign: Campaign = None,
 ) -> None:
     """Serve the live page from the ledger alone, until Ctrl-C: also without a daemon, and without write permission.
@@ -23,4 +28,6 @@ def page(
     """
     from marathond.cli import page as view
 
-    view.run(settled(ctx).located().paths, campaign, listen)
+    chosen = settled(ctx)
+    paths = chosen.located().paths
+    view.run(paths, campaign, listen, None if listen else view.configured(chosen))
