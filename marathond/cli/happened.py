@@ -106,6 +106,10 @@ def _daemon(one: Happening) -> str:
     detail = one.detail
     if one.what == "started":
         return f"marathond  life {one.life} started, {clean(detail['version'])}, pid {detail['pid']} on {clean(detail['host'])}"
+    if one.what == "lost":
+        whose = f" ({clean(one.text)})" if one.text else ""  # a command that wrote while no daemon did
+        seen = f"last seen {when(detail['seen_at_ms'])}"
+        return f"marathond  life {one.life}{whose} ended without a word (killed, or the host went down), {seen}"
     return f"marathond  life {one.life} {one.what}{why(one)}"
 
 

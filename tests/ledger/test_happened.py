@@ -229,6 +229,7 @@ def test_the_sequence_orders_where_the_clock_was_set_back(c: sqlite3.Connection)
         "trial 1 reserved",
         "trial 1 environment_up",
         "trial 1 agent_started",
+        "daemon lost",
         "daemon started",
         "trial 2 reserved",
     ]
@@ -293,6 +294,7 @@ class Life:
     def admit(self) -> None:
         row = self.c.execute("SELECT cell_id FROM cell_state WHERE state = 'open' ORDER BY ordinal LIMIT 1").fetchone()
         if row is not None:
+            admission.end_stop(self.c, "pause", author="ana", now_ms=self.now)  # what a person closed admits nothing
             have.let_go(self.c, have.bring_to(self.c, row[0], "scored", now_ms=self.now))
 
     def finding(self) -> None:

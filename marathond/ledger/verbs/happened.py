@@ -4,13 +4,15 @@ Owns the order, and how one goes on from where one was.  Within one kind the led
 whatever the clocks said; kinds are merged by daemon life, then by time, without ever changing the order within a kind.  What is written as
 an update of its row (a finding that closes, a stop that ends) has no number of its own: newest ones are ordered by their time, and who
 follows sees each once, in the look after it was written, because such a change is final.  Within one millisecond kinds stand in the order
-of :data:`~marathond.ledger.verbs.happened_sources.SOURCES`; what does not say its life is the younger one's where two meet in it.
+of :data:`~marathond.ledger.verbs.happened_sources.SOURCES`; what does not say its life is the younger one's where two meet in it.  That a
+life was lost is told where it ends, behind all that it did, at the time at which it was known: when the next one began.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import math
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -131,7 +133,9 @@ def _merged(c: sqlite3.Connection, kinds: Iterable[Sequence[Happening]]) -> list
     lives = sorted((row[0], row[1]) for row in begun)
     times = [at_ms for at_ms, _ in lives]
 
-    def place(one: Happening) -> tuple[int, int]:
+    def place(one: Happening) -> tuple[int, float]:
+        if one.kind == "daemon" and one.what == "lost":
+            return one.life, math.inf
         if one.life:
             return one.life, one.at_ms
         at = bisect_right(times, one.at_ms)

@@ -174,13 +174,16 @@ WHERE {kept} AND {_OF_CELL} AND (:cells IS NULL OR park.cell_id IN (SELECT value
 GROUP BY park.{time}, park.code, park.{author}, park.{text}, cell.task_id ORDER BY {order} LIMIT :most"""
 
 
-def _runs(what: str, time: str, text: str, order: str, kept: str) -> str:
+def _runs(what: str, time: str, text: str, order: str, kept: str, more: str = "") -> str:
     return f"""
 SELECT 'life:' || run_id || ':{what}' AS key, 'daemon' AS kind, '{what}' AS what, {time} AS at_ms, run_id AS life, {text} AS text, run_id,
-    pid, host, version
+    pid, host, version{more}
 FROM run WHERE {kept} AND NOT :narrow ORDER BY {order} LIMIT :most"""
 
 
+# A life that was killed wrote no end: it is known since the next one began.
+_LOST = "SELECT run_id FROM run WHERE stopped_at_ms IS NULL AND run_id < (SELECT max(run_id) FROM run)"
+_KNOWN_LOST = "(SELECT later.started_at_ms FROM run AS later WHERE later.run_id > run.run_id ORDER BY later.run_id LIMIT 1)"
 _NEW = "(:after IS NULL OR {id} > :after)"
 
 # Within one millisecond of one life the kinds stand in this order: that in which they are written where one brings the other about, as a
@@ -330,5 +333,17 @@ SOURCES = (
         _runs("stopped", "stopped_at_ms", "stop_reason", "run_id DESC", "stopped_at_ms IS NOT NULL AND " + _IDS.format(id="run_id")),
         "SELECT max(run_id) FROM run",
         "SELECT run_id FROM run WHERE stopped_at_ms IS NULL",
+    ),
+    Source(
+        "lost",
+        _runs(
+            "lost",
+            _KNOWN_LOST,
+            "coalesce(stop_reason, '')",
+            "run_id DESC",
+            f"run_id IN ({_LOST}) AND " + _IDS.format(id="run_id"),
+            ", seen_at_ms",
+        ),
+        numbers=_LOST,
     ),
 )
