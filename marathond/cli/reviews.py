@@ -17,7 +17,7 @@ from marathond.cli.output import Column, Screen, display_width, flat, print_json
 from marathond.core import ourside
 from marathond.core.classify import times
 from marathond.core.errors import ArtifactError
-from marathond.core.names import trial_label
+from marathond.core.names import AgentKind, trial_label
 from marathond.core.ourside import Alike
 from marathond.core.text import clean, number, plural, span, text_of
 from marathond.ledger.verbs import evidence as ledger_evidence
@@ -130,6 +130,8 @@ class Case:
     disks: tuple[str, ...]
     output: tuple[str, ...]
     output_from: str
+    oracle: bool = False
+    """It is a trial of the task's own solution."""
 
     @property
     def known_reward(self) -> float | None:
@@ -155,7 +157,9 @@ def find(c: sqlite3.Connection, trial_id: int, state_dir: Path) -> Case:
     output, place = _output(trial, state_dir)
     others = ourside.alike(ledger_evidence.other_trials(c, trial_id))
     review = trial.reviews[-1]
-    return Case(trial, review, row_as_read(review.evidence), others, tuple((r[0], r[1], r[2]) for r in mates), disks, output, place)
+    kind = c.execute("SELECT kind FROM arm WHERE arm_id = ?", (trial.context.arm_id,)).fetchone()[0]
+    beside = tuple((r[0], r[1], r[2]) for r in mates)
+    return Case(trial, review, row_as_read(review.evidence), others, beside, disks, output, place, kind == AgentKind.ORACLE.value)
 
 
 def _output(trial: TrialShown, state_dir: Path) -> tuple[tuple[str, ...], str]:
@@ -317,7 +321,10 @@ def _ours(case: Case) -> Iterator[Entry]:
     disks = [*map(clean, _list(told, "disks"))] or [*map(clean, case.disks)]
     yield "disk", f"below the floor: {', '.join(disks)}" if disks else "none below its floor"
     yield "other trials", _others(case.alike.others, case.alike.failures, _list_keys(told, "others_alike"), "of this task")
-    yield "own solution", _others(case.alike.oracles, case.alike.oracle_failures, _list_keys(told, "oracles_alike"), "by the oracle")
+    by_oracle = _others(
+        case.alike.oracles, case.alike.oracle_failures, _list_keys(told, "oracles_alike"), "by the oracle", itself=case.oracle
+    )
+    yield "own solution", f"graded here, and this is how it ended; {by_oracle}" if case.oracle else by_oracle
     for key in ("overrun_ms", "limit_ms"):
         if isinstance(told.get(key), int):
             yield key.removesuffix("_ms"), span(told[key])
@@ -345,12 +352,13 @@ def _memory(case: Case, told: Mapping[str, Any]) -> str:
     )
 
 
-def _others(total: int, failures: Mapping[str, int], own: Sequence[str], what: str) -> str:
+def _others(total: int, failures: Mapping[str, int], own: Sequence[str], what: str, *, itself: bool = False) -> str:
+    """:param itself: the trial that is shown is one of them, and is not counted."""
     if not total:
-        return f"none {what} has come to an end"
+        return f"no other {what} has come to an end" if itself else f"none {what} has come to an end"
     alike = [f"{clean(code)} in {failures.get(code, 0)}" for code in own]
     met = f"ended alike: {', '.join(alike)}" if alike else "nothing by which this one's ending could be compared"
-    return f"{total} {what}; {met}"
+    return f"{total} {'more ' if itself else ''}{what}; {met}"
 
 
 def _decisions(case: Case) -> Iterator[Entry]:

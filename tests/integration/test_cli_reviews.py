@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from marathond.core.logwords import said
 from marathond.core.ourside import Alike, JudgeRequest, OurSide
 from marathond.core.score import Number, ScoreReading
 from marathond.flow.score_row import score_row
-from marathond.ledger.verbs import admission, trials
+from marathond.ledger.verbs import admission, campaigns, trials
 from marathond.ledger.verbs.as_read import READ, as_read
 from tests.support import ledgers as have
 from tests.support.cli_rig import NASTY, Rig, living_rig, now_ms
@@ -73,6 +74,20 @@ def test_d06_a_review_shows_what_the_verifier_said_and_what_our_side_saw(rig: Ri
         "it waits, blocks no other cell",
     ):
         assert words in text, f"{words!r} is not in\n{text}"
+
+
+def test_d02_a_review_of_the_oracles_own_trial_says_that_it_is_the_solution(rig: Rig) -> None:
+    evidence = {"oracles_alike": {"score_unreadable": 0}, "others_alike": {}}
+    with rig.sql() as c:
+        arms = (have.arm("nothing"), replace(have.arm("solution"), kind="oracle"))
+        campaigns.submit(c, have.submission(name="y", arms=arms, replicates=2), now_ms=have.T0)
+        told = []
+        for replicate in (1, 2):
+            admitted = have.bring_to(c, have.cell(c, "zstd", "solution", replicate), "verifying")
+            trials.doubted(c, admitted.trial_id, code="score_unreadable", detail="d", evidence=evidence, now_ms=now_ms())
+            told.append(" ".join(rig.ask("review", f"t{admitted.trial_id:04d}").split()))
+    assert "own solution graded here, and this is how it ended; no other by the oracle has come to an end" in told[0]
+    assert "graded here, and this is how it ended; 1 more by the oracle; ended alike: score_unreadable in 1" in told[1]
 
 
 def test_it_fits_80_columns_and_cuts_no_evidence(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

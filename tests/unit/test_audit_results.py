@@ -31,6 +31,11 @@ def hash_of(task: str) -> int:
     return sum(map(ord, task)) % 97
 
 
+def mute(count: int, arms: tuple[str, ...] = ("plain", "goal"), *, first: int = 1) -> list[TrialFact]:
+    """In review, for their verifier left no reward in both of its rounds."""
+    return rows(count, arms, first=first, state="review", reward=None, review_code="score_unreadable", verify_agains=("unreadable",))
+
+
 def same(count: int, **values: object) -> list[TrialFact]:
     return rows(count, reward=0.0, partial=0.0, test_rate=None, **values)
 
@@ -140,7 +145,13 @@ NAMED: dict[str, list[tuple[str, Callable[[], Facts], list[str]]]] = {
             ["goal /a"],
         ),
     ],
+    "no_reward_written": [
+        ("three", lambda: facts(mute(3)), ["zstd"]),
+        ("the oracle's", lambda: with_oracle(mute(1, ("oracle",))), ["zstd"]),
+        ("by a person", lambda: facts([*mute(3), trial(9, by_person=True, verify_agains=("unreadable",))]), ["zstd"]),
+    ],
     "verifier_flaky": [
+        ("now and then", lambda: facts([*rows(8), *mute(3, first=20)]), ["zstd"]),
         ("again", lambda: facts([*rows(8), *rows(3, first=20, verify_agains=("unreadable",))]), ["zstd"]),
         ("in review", lambda: facts([*rows(8), *rows(3, first=20, state="review", verify_agains=("deadline",))]), ["zstd"]),
         ("changed", lambda: facts([*rows(8), trial(9, flags=("changed_after_exit",))]), ["zstd"]),
@@ -222,7 +233,13 @@ NOT_NAMED: dict[str, list[tuple[str, Callable[[], Facts]]]] = {
         ("withdrawn", lambda: facts([*rows(4), trial(9, state="voided", refused=(PERCENT,))])),
         ("an empty place of a build that failed", lambda: facts(rows(4, partial=None, refused=(EMPTY,), flags=("build_failed",)))),
     ],
+    "no_reward_written": [
+        ("two", lambda: facts(mute(2))),
+        ("one was read", lambda: facts([*mute(3), trial(9)])),
+        ("late", lambda: facts(rows(4, state="review", review_code="verifier_deadline", verify_agains=("deadline",)))),
+    ],
     "verifier_flaky": [
+        ("never a reward", lambda: with_oracle([*mute(3), *mute(1, ("oracle",), first=9)])),
         ("twice", lambda: facts([*rows(4), *rows(2, first=9, verify_agains=("deadline",))])),
         ("ours", lambda: facts(rows(4, verify_agains=("interrupted",)))),
         ("rare", lambda: facts([*rows(40), *rows(3, first=80, verify_agains=("deadline",))])),
@@ -275,46 +292,6 @@ def test_every_rule_has_both_cases_and_keeps_quiet_over_nothing(code: str) -> No
     assert NAMED[code] and NOT_NAMED[code]
     nothing = look(code, facts())
     assert (nothing.found, nothing.unseen, nothing.looked_at) == ((), "", 0)
-
-
-def test_d09_refused_shares_are_told_with_their_reason_and_what_was_kept_and_by_no_arm() -> None:
-    refused = rows(6, first=20, partial=None, refused=(PERCENT,))
-    (found,) = look("score_refused", facts([*rows(12, partial=0.0), *refused])).found
-    told = "partial refused in 6 of 18 scored trials (above 1: 50, at metrics.json:partial_score), and kept in 12: "
-    assert found.detail == told + "t0020, t0021, t0022, t0023, t0024, t0025"
-    assert found.severity == "error"
-    others = [replace(row, arm="goal" if row.arm == "plain" else "plain") for row in [*rows(12, partial=0.0), *refused]]
-    assert look("score_refused", facts(others)).found == (found,)
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        facts([*rows(4), trial(9, partial=None, test_rate=None, refused=(BROKEN,))]),
-        facts(rows(4, partial=None, refused=(EMPTY,))),
-        facts([*rows(4), trial(9, refused=(replace(PERCENT, columns=()),))]),
-    ],
-    ids=("a file", "an empty place", "read from elsewhere"),
-)
-def test_what_leaves_no_column_in_part_is_a_warning(seen: Facts) -> None:
-    assert [(each.subject, each.severity) for each in look("score_refused", seen).found] == [("zstd", "warning")]
-
-
-def test_d09_refused_everywhere_is_a_warning_and_each_kind_is_told() -> None:
-    rate = RefusedValue("test_rate", "metrics.json:pass_rate", "above 1: 87", ("test_rate",))
-    forty = replace(PERCENT, why="above 1: 40")
-    trials = [
-        trial(1, partial=None, refused=(PERCENT,)),
-        trial(2, "goal", partial=None, refused=(forty, rate), test_rate=None),
-        trial(3, partial=None, test_rate=None, refused=(BROKEN,)),
-    ]
-    (found,) = look("score_refused", facts([replace(row, test_rate=None) for row in trials])).found
-    assert found.severity == "warning"
-    assert found.detail == (
-        "partial refused in 2 of 3 scored trials (such as above 1: 40, at metrics.json:partial_score), and kept in 0: t0001, t0002; "
-        "test rate refused in 1 of 3 scored trials (above 1: 87, at metrics.json:pass_rate), and kept in 0: t0002; "
-        "metrics.json not taken in 1 of 3 scored trials (no valid JSON: Expecting value): t0003"
-    )
 
 
 def test_d13_the_same_build_error_in_every_arm_is_named_with_its_counts() -> None:

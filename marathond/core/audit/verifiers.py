@@ -20,9 +20,31 @@ AGAIN_AT_LEAST, AGAIN_SHARE = 3, 0.2
 """Trials of a task whose verifier had to run twice, and their share, before it is called flaky: one or two are accidents."""
 INTERRUPTED = "interrupted"
 """Cause of a further round that is ours: the engine was started anew."""
+UNREADABLE, NO_REWARD = "unreadable", "score_unreadable"
+"""Cause of a further round, and the review after the last, of a verifier that left no reward that can be read."""
 CHANGED = "changed_after_exit"
 DIGEST_SHOWN = 12
 _CALLED = {"partial": "partial", "test_rate": "test rate"}
+
+
+def no_reward_written(facts: Facts) -> Look:
+    """Always, and so no accident of a run: not :func:`verifier_flaky`'s."""
+    graded = [trial for trial in facts.trials if trial.state in ("scored", "review")]
+    oracles = of_kind(facts, AgentKind.ORACLE)
+    found = []
+    for task, group in by_task(graded).items():
+        if _never_read(group, oracles):
+            own = sum(trial.arm in oracles for trial in group)
+            solution = f", {own} of them of the reference solution" if own else ""
+            words = f"no reward that can be read in {len(group)} of {plural(len(group), 'graded trial')}{solution}: {labels(group)}"
+            found.append(Found("no_reward_written", "warning", task, words))
+    return Look(len(graded), len(graded), "graded trials", tuple(found))
+
+
+def _never_read(group: Sequence[TrialFact], oracles: frozenset[str]) -> bool:
+    """Of none of a task's trials has there been a reward but by a person's word; one of the reference solution is enough of them."""
+    told = len(group) >= AGAIN_AT_LEAST or any(trial.arm in oracles for trial in group)
+    return told and all(trial.review_code == NO_REWARD or (trial.by_person and UNREADABLE in trial.verify_agains) for trial in group)
 
 
 def verifier_flaky(facts: Facts) -> Look:
@@ -35,7 +57,7 @@ def verifier_flaky(facts: Facts) -> Look:
         oracle = [trial for trial in group if trial.arm in oracles and trial.state == "scored"]
         passed = sum(trial.reward == 1 for trial in oracle)
         words = []
-        if len(again) >= AGAIN_AT_LEAST and len(again) >= AGAIN_SHARE * len(group):
+        if len(again) >= AGAIN_AT_LEAST and len(again) >= AGAIN_SHARE * len(group) and not _never_read(group, oracles):
             causes = Counter(cause for trial in again for cause in trial.verify_agains if cause != INTERRUPTED)
             why = ", ".join(f"{cause} {count}" for cause, count in sorted(causes.items()))
             words.append(f"ran a second time for {len(again)} of {plural(len(group), 'trial')} ({why}): {labels(again)}")
@@ -185,6 +207,15 @@ RULES: tuple[Rule, ...] = (
         "Scores of one task were read from different places in the verifier's files, for [scores] changed between: they do not compare.",
         "`marathonctl regrade --campaign NAME` reads all of them by the rules of now; what it refuses is named there.",
         score_rules_differ,
+    ),
+    Rule(
+        "no_reward_written",
+        "warning",
+        "The verifier of a task never writes a reward that can be read, whatever work it grades: a fault of the task or its verifier.",
+        "Read its output (`marathonctl review TRIAL`) and mend the task; or, where the reward stands elsewhere, name the place in "
+        '`[scores."TASK"]`. `marathonctl review TRIAL --void` then runs a cell again. Or leave the task out, for all arms.',
+        no_reward_written,
+        ("d02",),
     ),
     Rule(
         "verifier_flaky",

@@ -95,6 +95,11 @@ def score_refused(scratch: Scratch) -> None:
         trials.scored(scratch.c, trial_id, ScoreRow(1, 0.0, "reward.txt", None, 3, 4, (), refused), now_ms=scratch.now_ms - 60_000)
 
 
+def no_reward_written(scratch: Scratch) -> None:
+    """A task's verifier leaves no reward, whoever's work it grades (fault d02)."""
+    _each(scratch, [*CODEX, "oracle"], [1], state="review", review_code="score_unreadable", outcomes=("exited", "exited"))
+
+
 def verifier_flaky(scratch: Scratch) -> None:
     """The reference solution passes in one replicate and fails in the next."""
     scratch.clean(replicates=[3])
@@ -133,6 +138,7 @@ PLANTS: Mapping[str, Callable[[Scratch], None]] = {
         post_score_voids_uneven,
         score_rules_differ,
         score_refused,
+        no_reward_written,
         verifier_flaky,
         oracle_fails,
         mount_changed,
