@@ -151,7 +151,15 @@ def flow(parts: Sequence[str], where: Screen, gap: str = "   ", *, most: int | N
             lines[-1] += gap + part
         else:
             lines.append(f"  {part}" if lines else part)
-    return [where.fit(line) for line in lines]
+    return [part for line in lines for part in told(line, where)]
+
+
+_TO_TYPE = re.compile(r"\b(marathonctl|kill) [a-z-]")
+
+
+def told(line: str, where: Screen) -> list[str]:
+    """``line`` cut at the right edge, but for one with a command to type: half of a command is none, so that such a line is wrapped."""
+    return wrapped(line, where) if _TO_TYPE.search(line) else [where.fit(line)]
 
 
 def wrapped(line: str, where: Screen) -> list[str]:

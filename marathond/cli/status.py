@@ -12,13 +12,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from marathond.cli.locate import locate, with_ledger
-from marathond.cli.output import Column, Screen, flat, flow, print_json, print_json_line, say, screen, table
+from marathond.cli.output import Column, Screen, flat, flow, print_json, print_json_line, say, screen, table, told
 from marathond.core.errors import LedgerRefused
 from marathond.core.names import trial_label
 from marathond.core.paths import DaemonPaths
@@ -166,7 +166,12 @@ def render(status: Status, where: Screen) -> list[str]:
     if status.live:
         lines += ["", *_live(status, where)]
     waiting = waiting_words(status)
-    return [*lines, *([""] if waiting and not status.live else []), *(where.fit(line) for line in waiting)]
+    return [*lines, *([""] if waiting and not status.live else []), *_told(waiting, where)]
+
+
+def _told(lines: Iterable[str], where: Screen, style: str = "") -> list[str]:
+    parts = [part for line in lines for part in told(line, where)]
+    return [where.paint(part, style) for part in parts] if style else parts
 
 
 def head(status: Status, where: Screen) -> list[str]:
@@ -189,7 +194,7 @@ def _imported(status: Status, where: Screen) -> list[str]:
         listed = f", {row.refused} listed and not taken" if row.refused else ""
         words = f"{plural(row.trials, 'trial')}{row.broken_off} from {clean(row.source)} ({clean(row.kind)})"
         lines.append(where.fit(f"  {words} by {clean(row.author)} at {clock(row.at_ms, status.now_ms)}{listed}"))
-    review = [where.fit(f"  {reviews_words(status)}")] if cells.review else []
+    review = told(f"  {reviews_words(status)}", where) if cells.review else []
     return [*lines, where.fit(f"cells {cells.total}: {' · '.join(counts)}"), *review]
 
 
@@ -206,15 +211,17 @@ def _head(status: Status, where: Screen) -> list[str]:
         seen = f"last seen {clock(run.seen_at_ms, status.now_ms)}, " if run else ""
         as_of = f"ledger as of {clock(run.seen_at_ms, status.now_ms)}" if run else ""
         first = f"marathond is not running ({seen}{clean(life.why)}){';' if as_of else ''}"
-        lines = [*flow([where.paint(part, "bold") for part in (first, as_of)], where, gap=" "), where.fit(f"{campaign}{findings}")]
+        lines = [*flow([where.paint(part, "bold") for part in (first, as_of)], where, gap=" "), *told(f"{campaign}{findings}", where)]
     elif life.alive is None or run is None:
         lines = flow([f"marathond {UNKNOWN}: {clean(life.why)}", campaign, f"{health}{findings}"], where)
     else:
         up = f"pid {run.pid} up {span(status.now_ms - run.started_at_ms)}" + ("" if run.ready_at_ms else ", recovering")
         lines = flow([f"{where.paint(f'marathond {clean(run.version)}', 'bold')}  {up}", campaign, f"{health}{findings}"], where)
-    lines += [where.fit(f"  {line}") for line in map(clean, status.degraded)]
-    if status.unseen and life.alive is not False:
-        lines.append(where.fit(f"  {UNKNOWN}: {', '.join(status.unseen)} (nothing from this daemon within the last minute)"))
+    lines += _told((f"  {line}" for line in map(clean, status.degraded)), where)
+    # Why it is unknown whether the daemon works stands in the first line; its word may be a second old.
+    silent = [each for each in status.unseen if each != "daemon" or not life.why]
+    if silent and life.alive is not False:
+        lines.append(where.fit(f"  {UNKNOWN}: {', '.join(silent)} (nothing from this daemon within the last minute)"))
     return lines
 
 
@@ -231,7 +238,7 @@ def _undecided(status: Status, where: Screen) -> list[str]:
     quiet = Counter(row.code for row in status.findings if row.severity not in ALARMS and row.acked_at_ms is None)
     if quiet:
         lines.append(f"{', '.join(f'{count} {clean(code)}' for code, count in quiet.most_common())}: marathonctl findings")
-    return [where.fit(f"  {line}") for line in lines]
+    return _told((f"  {line}" for line in lines), where)
 
 
 def _cells(status: Status, where: Screen) -> list[str]:
@@ -241,7 +248,7 @@ def _cells(status: Status, where: Screen) -> list[str]:
     line = flow([f"cells {cells.total}: {' · '.join(parts)}", eta_words(status.eta, status)], where)
     stops = [f"{stop.kind} by {clean(stop.author)} at {clock(stop.at_ms, status.now_ms)}: {clean(stop.detail)}" for stop in status.stops]
     turned = [set_words(knob, status.now_ms) for knob in status.set_by_hand]
-    return [*line, *(where.fit(where.paint(each, "yellow")) for each in (*stops, *turned))]
+    return [*line, *_told((*stops, *turned), where, "yellow")]
 
 
 def _resources(status: Status) -> list[str]:

@@ -19,7 +19,7 @@ from marathond.cli import ctl
 from marathond.cli.output import Screen
 from marathond.cli.status import render
 from marathond.gateway.netns import start_ticks
-from marathond.ledger.verbs import findings, networks, parks, runs, settings
+from marathond.ledger.verbs import admission, findings, networks, parks, runs, settings
 from marathond.ledger.verbs.networks import NetworkSeen
 from marathond.service.picture.status import gather
 from tests.support import ledgers as have
@@ -65,6 +65,24 @@ def test_long_paths_make_no_long_line(rig: Rig, width: int | None) -> None:
     assert all(len(line) <= 100 for line in lines)
     assert "disk 41 % free at …/marathond/state" in " ".join(lines[first : first + 3])
     assert Screen(width).fit(f"  ledger {folder}/state/ledger.db") in lines[first + 1 : first + 3]
+
+
+@pytest.mark.parametrize("width", [100, 80, 40])
+def test_a_command_to_type_is_never_cut(rig: Rig, width: int) -> None:
+    """Half of a command is none; what else is too long is cut as before."""
+    mixed(rig)
+    with rig.sql() as c:
+        for key, value in (("admission.concurrency", 2), ("admission.cpu_overcommit", 2.0)):
+            reason = "an evening alone " * 3
+            settings.set_value(c, key, old=1, new=value, author="a-person-of-a-long-name", reason=reason, now_ms=now_ms())
+        admission.open_stop(c, "pause", detail="long " * 60, author="ana", until_ms=None, now_ms=now_ms())
+        rig.observe_all(c)
+        found = gather(c, None, rig.socket, now_ms(), rig.state_dir / "gateway")
+    lines = render(found, Screen(width))
+    whole = " ".join(" ".join(lines).split())
+    assert "until marathonctl set concurrency=default" in whole and "until marathonctl set cpu_overcommit=default" in whole
+    assert "marathonctl review" in whole and all(len(line) <= width for line in lines)
+    assert any(line.startswith("pause by ") and line.endswith("…") for line in lines)
 
 
 def test_json_has_every_fact_and_null_for_unknown(rig: Rig) -> None:
@@ -211,6 +229,7 @@ def test_e04_a_daemon_that_is_stopped_by_a_signal_is_not_healthy_however_young_i
         answer = rig.run("status")
         assert answer.code == 4 and f"pid {process.pid} is stopped by a signal" in answer.out and f"kill -CONT {process.pid}" in answer.out
         assert "healthy" not in answer.out
+        assert "within the last minute" not in answer.out, "its word is a second old"
         waits = rig.run("wait", "--timeout", "1.5")
         assert waits.code == 75 and waits.err.count(f"still waiting, though pid {process.pid} is stopped by a signal") == 1
         process.send_signal(signal.SIGCONT)
