@@ -134,9 +134,9 @@ def test_the_end_of_a_campaign_is_a_line_of_its_own_each_time_it_ends(rig: Rig) 
             for cell in (("zstd", "plain"), ("rust", "plain")):
                 have.let_go(c, have.bring_to(c, have.cell(c, *cell), "scored", now_ms=now_ms()))
             parks.park_cell(c, have.cell(c, "zstd", "goal"), code="host_too_small", detail="", author="marathond", now_ms=now_ms())
-            assert " ended" not in rig.ask("tail"), "a cell is open"
+            assert "x ended" not in rig.ask("tail"), "a cell is open"
             last = have.bring_to(c, have.cell(c, "rust", "goal"), "scored", now_ms=now_ms())
-            assert " ended" not in rig.ask("tail"), "it is not torn down"
+            assert "x ended" not in rig.ask("tail"), "it is not torn down"
             have.let_go(c, last, now_ms=now_ms())
             newest = rig.ask("tail", "-n", "1")
             assert newest.split("  ", 1)[1] == "campaign  x ended: 3 of 4 cells scored, 1 parked\n"

@@ -10,10 +10,13 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from marathond.cli.happened import words
 from marathond.flow.world import Handle, World
 from marathond.ledger.connect import connect
 from marathond.ledger.errors import RuleBroken
 from marathond.ledger.verbs import admission, trials
+from marathond.ledger.verbs.happened import ALL, newest
+from marathond.ledger.verbs.happened_sources import Of
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service import winding_down
@@ -56,6 +59,8 @@ async def test_a08_a_trial_that_is_scored_while_stop_now_is_decided_keeps_its_sc
     found = conn.execute("SELECT trial_id, state FROM trial ORDER BY trial_id").fetchall()
     assert [tuple(row) for row in found] == [(1, "scored"), (2, "voided")]
     assert [tuple(row) for row in conn.execute("SELECT trial_id, code, from_state FROM void")] == [(2, "stop_now", "running")]
+    (closed,) = [words(one) for one in newest(conn, Of(), ALL) if one.kind == "stop"]
+    assert closed.endswith("  admission  closed, drain by ana: enough")  # history tells whose it was, and why
     conn.close()
 
 

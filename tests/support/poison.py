@@ -141,7 +141,6 @@ def _every_table(scratch: Scratch) -> None:
     findings.close_finding(c, code="host_disk_low", subject="over", now_ms=now)
     admission.open_stop(c, "drain", detail="later", author="ana", until_ms=None, now_ms=now)
     admission.end_stop(c, "drain", author="ana", now_ms=now)
-    admission.open_stop(c, "pause", detail="lunch", author="ana", until_ms=None, now_ms=now)
     contrasts.declare(c, scratch.campaign_id, [("plain", "goal")], author="ana", now_ms=now)
     settings.set_value(c, "admission.concurrency", old=8, new=4, author="ana", reason="noise", now_ms=now)
     notice = notices.intend(c, Notice("stop:1", "breaker", "title", "detail"), {"title": "title"}, channels=["command"], now_ms=now)
@@ -150,6 +149,7 @@ def _every_table(scratch: Scratch) -> None:
     undone = scratch.trial(task="filesystem", arm="plain", state="voided", void_code="operator")
     operator.unvoid(c, trial_id=undone, reason="doubted", author="ana", now_ms=now)
     decided = scratch.trial(task="filesystem", arm="goal", state="review")
+    admission.open_stop(c, "pause", detail="lunch", author="ana", until_ms=None, now_ms=now)
     operator.decide_review(c, decided, accept=True, reward=0.5, author="ana", reason="looked", now_ms=now)
     cells = [int(row[0]) for row in c.execute(OPEN_CELLS).fetchall()]
     for cell in cells[:2]:
