@@ -19,8 +19,9 @@ from marathond.core.notices import Seen, to_tell
 from marathond.flow import auditor
 from marathond.flow.auditor import Auditor
 from marathond.flow.world import Wake, World
-from marathond.ledger.verbs import admission, campaigns, findings, networks, notices
+from marathond.ledger.verbs import admission, campaigns, findings, networks, notices, trials
 from marathond.ledger.verbs.campaigns import SubmitResult
+from marathond.ledger.verbs.trials import ScoreRow
 from marathond.ledger.writer import SqliteLedger
 from marathond.ports.clock import SystemClock
 from marathond.service import decisions
@@ -123,6 +124,27 @@ async def test_f08_the_last_words_of_a_daemon_are_about_all_its_trials(house: Ho
         await house.rest("goal", TASKS, failed=True)
         group.cancel_scope.cancel()
     assert await house.open() == [("infra_disparity", "goal")]
+
+
+async def test_d09_refused_scores_are_a_finding_until_the_newest_score_of_none_has_one(house: House) -> None:
+    def again(c: sqlite3.Connection, *rows: ScoreRow) -> None:
+        for trial_id, row in enumerate(rows, start=1):
+            trials.scored(c, trial_id, row, now_ms=house.clock.wall_ms())
+
+    it = Auditor(house.world, rules=tuple(rule for rule in RULES if rule.code == "score_refused"))
+    for arm in ("plain", "goal"):
+        await house.rest(arm, TASKS[:1], failed=False)
+    await it.look()
+    assert await house.open() == []
+    percent = ScoreRow(2, 0.0, "reward.txt", parts=[("refused 1", "above 1: 50", "metrics.json:partial_score")])
+    await house.ledger.write(again, percent)
+    await it.look()
+    (found,) = await house.ledger.read(findings.open_findings)
+    assert (found.code, found.severity, found.subject) == ("score_refused", "error", "task-0")
+    assert found.detail == "partial refused in 1 of 2 scored trials (above 1: 50, at metrics.json:partial_score), and kept in 1: t0001"
+    await house.ledger.write(again, ScoreRow(2, 0.0, "reward.txt", 0.5))
+    await it.look()
+    assert await house.open() == []
 
 
 async def test_a06_admission_closes_for_all_arms_and_a_notice_says_infrastructure_first(house: House) -> None:
