@@ -271,11 +271,11 @@ def test_what_must_not_be_cut_goes_on_in_the_next_line() -> None:
 def test_a_finding_is_read_whole_on_a_narrow_terminal() -> None:
     words = "the provider says that the account of route main is used up"
     row = FindingRow(1, None, "usage_limit", "stop_loss", "main", words, 0, 0, 1, None, None, None, None)
-    shown = list(lines(Listed([row], {}, {"house": (1, 1)}), Screen(width=40), 5_000))
+    shown = list(lines(Listed([row], {}, {"house": (1, 1)}, frozenset({None})), Screen(width=40), 5_000))
     assert all(len(line) <= 40 for line in shown[:-1]), shown
     assert shown[0] == "open findings: house 1 of 1 (1" and shown[3].startswith("   1 STOP-LOSS usage_limit main")
     assert words in " ".join(line.strip() for line in shown)
-    assert f"     {words}" in lines(Listed([row], {}, {"house": (1, 1)}), Screen(), 5_000)
+    assert f"     {words}" in lines(Listed([row], {}, {"house": (1, 1)}, frozenset({None})), Screen(), 5_000)
 
 
 def test_tables_fit_a_terminal_and_are_whole_elsewhere() -> None:
