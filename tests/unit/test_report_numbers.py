@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from html import unescape
 from itertools import product
 
 import pytest
