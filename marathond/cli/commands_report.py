@@ -47,7 +47,12 @@ def report(
     ] = None,
     contrast: Annotated[
         list[str] | None,
-        typer.Option("--contrast", metavar="A,B", help="Compare arm A with arm B, instead of what is declared; may be given again."),
+        typer.Option(
+            "--contrast",
+            metavar="A,B",
+            help="Compare arm A with arm B, instead of what is declared; may be given again.",
+            autocompletion=offered("pairs"),
+        ),
     ] = None,
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="One self-contained HTML file; - is stdout.")] = None,
     as_json: Annotated[str | None, typer.Option("--json", metavar="[FILE]", help="Everything as JSON; without FILE to stdout.")] = None,

@@ -146,6 +146,13 @@ authors = _sql(
 )
 
 
+def pairs(ctx: typer.Context, incomplete: str) -> Offer:
+    """``A,B`` as ``report --contrast`` takes it; whole pairs, so that the shell stops behind the comma and not behind a blank."""
+    known = [name for name, _ in arms(ctx, "") if "," not in name]
+    every = [(f"{a},{b}", f"{a} minus {b}") for a in known for b in known if a != b]
+    return [offer for offer in every if offer[0].startswith(incomplete)][:OFFERED]
+
+
 def _either(*completers: Completer) -> Completer:
     return lambda ctx, incomplete: [offer for each in completers for offer in each(ctx, incomplete)][:OFFERED]
 

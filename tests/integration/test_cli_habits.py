@@ -202,6 +202,7 @@ def test_in_a_real_shell_a_tab_completes_values(rig: Rig, name: str) -> None:
             ("marathonctl schema verify\t", "schema verify-envs "),
             ("marathonctl schema ledger ch\t", "schema ledger check "),
             ("marathonctl report --html bi\t", "--html bin/"),
+            ("marathonctl report --contrast go\t", "--contrast goal,plain "),
         ):
             there.type(f"{KILL_LINE}{typed}")
             there.wait_for(completed)
@@ -288,6 +289,12 @@ class Ctx:
 
 def values(name: str, incomplete: str = "", **params: Any) -> list[str]:
     return [value for value, _ in getattr(complete, name)(Ctx(**params), incomplete)]
+
+
+def test_pairs_of_arms_are_offered(rig: Rig) -> None:
+    assert values("pairs") == ["plain,goal", "goal,plain"] and values("pairs", "go") == ["goal,plain"] and values("pairs", "x") == []
+    assert values("pairs", "goal,") == ["goal,plain"] and values("pairs", "goal,pl") == ["goal,plain"]
+    assert values("pairs", "goal,g") == [], "no arm against itself"
 
 
 def test_what_is_offered(rig: Rig) -> None:
