@@ -5,6 +5,7 @@ Owns what a valid declaration is.  Must not know the arms there are: that is :mo
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -19,13 +20,24 @@ def _two(value: Any) -> Any:
     return value
 
 
+def _pairs(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise PydanticCustomError("wrong", "{expected}", {"expected": 'must be a list of pairs of arms, as in [["goal", "plain"]]'})
+    if value and all(isinstance(each, str) for each in value):  # one pair without the list around it
+        meant = f", as in {json.dumps([value])}" if len(value) == 2 else ', as in [["goal", "plain"]]'
+        raise PydanticCustomError("wrong", "{expected}", {"expected": f"must be a list of pairs of arms{meant}"})
+    return value
+
+
 Pair = Annotated[tuple[Slug, Slug], BeforeValidator(_two)]
 
 
 class Comparison(Section):
     """``[comparison]``: contrasts, each two arms; every difference is the first minus the second."""
 
-    contrasts: tuple[Pair, ...] = Field(default=(), description="pairs of arms that are compared; none: every pair of them")
+    contrasts: Annotated[tuple[Pair, ...], BeforeValidator(_pairs)] = Field(
+        default=(), description="pairs of arms that are compared; none: every pair of them"
+    )
 
     @model_validator(mode="after")
     def _each_once(self) -> Comparison:

@@ -63,15 +63,24 @@ def test_none_is_the_default(tmp_path: Path) -> None:
         ),
         ('[["goal"]]', 'comparison.contrasts[0] = ["goal"]: must be two arms, as in ["goal", "plain"]'),
         ('[["goal", "plain", "loop"]]', 'comparison.contrasts[0] = ["goal", "plain", "loop"]: must be two arms, as in ["goal", "plain"]'),
-        ('["goal", "plain"]', 'comparison.contrasts[0] = "goal": must be a list'),
-        ('"goal"', 'comparison.contrasts = "goal": must be a list'),
+        (
+            '["goal", "plain"]',
+            'comparison.contrasts = ["goal", "plain"]: must be a list of pairs of arms, as in [["goal", "plain"]]',
+        ),
+        (
+            '["loop", "plain"]',
+            'comparison.contrasts = ["loop", "plain"]: must be a list of pairs of arms, as in [["loop", "plain"]]',
+        ),
+        ('["goal"]', 'comparison.contrasts = ["goal"]: must be a list of pairs of arms, as in [["goal", "plain"]]'),
+        ('"goal"', 'comparison.contrasts = "goal": must be a list of pairs of arms, as in [["goal", "plain"]]'),
+        ('["goal", ["goal", "plain"]]', 'comparison.contrasts[0] = "goal": must be a list'),
         ('[["goal", 3]]', "comparison.contrasts[0][1] = 3: must be text in quotes"),
     ],
 )
 def test_a_wrong_contrast_is_one_line(tmp_path: Path, contrasts: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _load(tmp_path, f"contrasts = {contrasts}")
-    assert str(caught.value).split("\n")[0] == f"marathond.toml:{LINE}: {line}"
+    assert str(caught.value).split("\n") == [f"marathond.toml:{LINE}: {line}"]
 
 
 def test_a_declaration_is_no_treatment_and_needs_no_restart(tmp_path: Path) -> None:
