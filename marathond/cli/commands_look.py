@@ -185,7 +185,7 @@ def wait_command(
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds; by default for ever.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Until the campaign is done, or the trial is at rest.
+    """Until the campaign is done, or the trial is at rest.  A daemon that is not there may come within five seconds.
 
     Exit status: 0 all scored, 1 something is parked, voided or in review, 3 the daemon is down, 75 the time is up.
     """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marathond.cli.output import note, print_json
+from marathond.core.errors import LedgerRefused
 from marathond.core.names import LIVE_STATES, trial_label
 from marathond.core.text import clean, plural
 from marathond.ledger.verbs.runs import last_run
@@ -20,6 +21,10 @@ from marathond.service.picture.reader import campaign_id, daemon_life, reading
 
 FIRST_S, LAST_S = 0.5, 5.0
 """Between two looks: first short, then longer."""
+STARTS_S = 5.0
+"""How long a daemon that is not there is waited for: a script that has just started one comes here before it has written anything."""
+_NOT_YET = frozenset({"missing", "older", "not_a_ledger", "busy"})
+"""Refusals of a ledger that a starting daemon is making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +86,34 @@ def wait(
     *,
     as_json: bool = False,
 ) -> int:
-    """Look until there is an outcome.  A daemon of which nobody can tell whether it works is waited for, and named when that begins.
+    """Look until there is an outcome.  A daemon of which nobody can tell whether it works is waited for, and named when that begins; one
+    that is not there for :data:`STARTS_S`, and so is its ledger.
 
+    :raises LedgerRefused: it cannot be read.
     :raises CallFailed: exit 3, the daemon is not running and so nothing will change; exit 75, the time is up.
     """
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
+    starts = time.monotonic() + (STARTS_S if timeout_s is None else min(STARTS_S, timeout_s))
     pause, said = FIRST_S, ""
     while True:
-        with reading(ledger) as connection:
-            outcome = look(connection)
-            life = daemon_life(last_run(connection), control_socket, time.time_ns() // 1_000_000)
+        try:
+            with reading(ledger) as connection:
+                outcome = look(connection)
+                life = daemon_life(last_run(connection), control_socket, time.time_ns() // 1_000_000)
+        except LedgerRefused as refused:
+            if refused.code not in _NOT_YET or time.monotonic() >= starts:
+                raise
+            time.sleep(FIRST_S)
+            continue
         if outcome.code is not None:
             if as_json:
                 print_json(Waited(int(outcome.code), outcome.text, outcome.states))
             else:
                 note(outcome.text)
             return outcome.code
+        if life.alive is False and time.monotonic() < starts:
+            time.sleep(min(FIRST_S, max(starts - time.monotonic(), 0.01)))
+            continue
         if life.alive is False:
             raise CallFailed(f"{outcome.text}; marathond is not running ({life.why})", Exit.DOWN)
         if life.alive is None and life.why != said:

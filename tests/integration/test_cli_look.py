@@ -6,12 +6,15 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from marathond.cli import wait as wait_module
 from marathond.core.detached import detached_argv
 from marathond.ledger.verbs import admission, networks, runs, trials
 from marathond.ledger.verbs.networks import NetworkSeen
@@ -229,6 +232,51 @@ def test_wait_for_a_trial_and_a_campaign(rig: Rig) -> None:
         runs.end_run(c, reason="SIGTERM", now_ms=now_ms())
     down = rig.run("wait")
     assert down.code == 3 and "1 claimed, 1 done, 1 open, 1 review; marathond is not running" in down.err
+
+
+def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+def test_wait_behind_a_start_waits_for_the_daemon_that_is_coming(rig: Rig) -> None:
+    """`marathond & marathonctl wait`: the life before has ended, and the new one has not begun yet."""
+    mixed(rig)
+
+    def begins() -> None:
+        with rig.sql() as c:
+            rig.begin_life(c)
+
+    with rig.sql() as c:
+        runs.end_run(c, reason="SIGTERM", now_ms=now_ms())
+    timer = after(1.0, begins)
+    answer = rig.run("wait", "t0003", "--timeout", "2.5")
+    timer.join()
+    assert (answer.code, "not done within" in answer.err) == (75, True), "it saw the new life, and waited for the trial"
+
+
+def test_wait_behind_a_start_waits_for_a_ledger_that_is_not_there_yet(rig: Rig) -> None:
+    mixed(rig)
+    aside = rig.ledger.with_name("aside.db")
+    with rig.sql() as c:
+        c.execute("VACUUM INTO ?", (str(aside),))
+    for name in (rig.ledger.name, f"{rig.ledger.name}-wal", f"{rig.ledger.name}-shm"):
+        rig.ledger.with_name(name).unlink(missing_ok=True)
+    timer = after(1.0, lambda: aside.rename(rig.ledger))
+    assert rig.run("wait", "t0001").code == 0
+    timer.join()
+
+
+def test_wait_for_a_daemon_that_does_not_come_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_module, "STARTS_S", 0.8)
+    with rig.sql() as c:
+        runs.end_run(c, reason="SIGTERM", now_ms=now_ms())
+    began = time.monotonic()
+    assert rig.run("wait").code == 3 and 0.8 <= time.monotonic() - began < 60
+    rig.ledger.unlink()
+    missing = rig.run("wait")
+    assert missing.code != 0 and "no ledger" in missing.err
 
 
 def test_wait_ends_when_every_cell_has_a_result(rig: Rig) -> None:
