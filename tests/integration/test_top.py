@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Input, RichLog, Static, TabbedContent
+from textual.widgets import DataTable, Footer, Input, RichLog, Static, TabbedContent
+from textual.widgets._footer import FooterKey
 
 from marathond.cli.top.app import Top
 from marathond.cli.top.look import PIECE_BYTES, TAIL_BYTES, Log, Place
@@ -37,6 +38,17 @@ def rig(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     with living_rig(monkeypatch, capsys) as rig:
         mixed(rig)
         yield rig
+
+
+def test_the_footer_names_the_keys_that_choose_open_and_void_a_trial(rig: Rig) -> None:
+    shown: list[tuple[str, str]] = []
+
+    async def keys(pilot: Pilot[int], app: Top) -> None:
+        await pilot.pause()
+        shown.extend((each.key_display, each.description) for each in app.query_one(Footer).query(FooterKey))
+
+    driven(rig, keys)
+    assert {("↑↓", "choose a trial"), ("⏎", "open it"), ("v", "void the trial")} <= set(shown), shown
 
 
 def place(rig: Rig) -> Place:

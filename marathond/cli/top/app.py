@@ -37,6 +37,15 @@ EVERY_S = 2.0
 _SHADES = {"healthy": "green", "degraded": "red", "down": "red", "unknown": "yellow"}
 
 
+class Trials(DataTable[Text]):
+    """Says in the footer what its keys do: a table has the same ones, and keeps them to itself."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor_up", "choose a trial", key_display="↑↓"),
+        Binding("enter", "select_cursor", "open it"),
+    ]
+
+
 class Top(App[int]):
     """Ends with the exit status that ``status`` would have had at the last look."""
 
@@ -58,8 +67,7 @@ class Top(App[int]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "quit"),
-        Binding("v", "void", "void"),
-        Binding("enter", "open", "open", show=True),
+        Binding("v", "void", "void the trial"),
         Binding("1", "tab('live')", "live"),
         Binding("2", "tab('grid')", "grid"),
         Binding("3", "tab('events')", "events"),
@@ -79,7 +87,7 @@ class Top(App[int]):
         with TabbedContent(initial="live"):
             with TabPane("live", id="live"):
                 yield DataTable(id="arms", cursor_type="none", zebra_stripes=True)
-                yield DataTable(id="trials", cursor_type="row")
+                yield Trials(id="trials", cursor_type="row")
                 yield Static("", id="waiting", markup=False)
             with TabPane("grid", id="grid"):
                 yield DataTable(id="grid-table", cursor_type="cell", fixed_columns=1)
