@@ -253,6 +253,7 @@ async def test_a_drain_waits_for_agents_that_no_daemon_has_taken_over_yet(relay:
         assert await rig.ended() == 0
         await relay.cut()
         await rig.start()
+        await wait_for(lambda: '"event": "degraded"' in rig.log())  # its control socket is there before
         assert (await rig.command_it("drain", reason="upgrade"))["live"] == [1]
         await wait_for(lambda: "draining" in rig.log())
         await anyio.sleep(1.5)
