@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 HOUR_MS = 3_600_000
 NOP = {"kind": "nop"}
 SLEEPS = {"kind": "command", "argv": ["sleep", "300"]}
-CHECK = "until [ -s /logs/artifacts/go ]; do sleep 0.05; done; echo no such agent; exit $(cat /logs/artifacts/go)"
+CHECK = "until [ -e /logs/artifacts/go ]; do sleep 0.05; done; echo no such agent; exit $(cat /logs/artifacts/go)"
 GATED = {"kind": "command", "argv": ["true"], "install_check": ["sh", "-c", CHECK]}
 """Its gate says what it is told to, so that failures come together whatever the machine's load."""
 FAILS, PASSES = 3, 0
@@ -38,7 +38,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def let_end(rig: Rig, status: int, arm: str = "%") -> None:
     """The install checks of this arm's trials, which are at their gate, end with this exit status."""
     for (trial,) in rig.sql("SELECT trial FROM v_trial WHERE state = 'preparing' AND arm LIKE ?", arm):
-        (rig.root / "state" / "r" / trial / "logs" / "artifacts" / "go").write_text(str(status))
+        folder = rig.root / "state" / "r" / trial / "logs" / "artifacts"
+        (folder / "going").write_text(str(status))
+        (folder / "going").rename(folder / "go")  # said again and again: a file that is written anew is empty for a moment, which reads as 0
 
 
 async def end_all(rig: Rig, status: int) -> None:
