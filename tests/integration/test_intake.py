@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -331,7 +332,9 @@ async def test_a_gateway_without_a_sign_of_life_is_named_and_closes_by_itself(ho
     house.alive()
     assert (await ways.sign_of_life(house.world)).away == ""
     await later(house, ways.ALIVE_MS + 1000, intake.look)
-    assert "no sign of life for 16 s" in (await house.found())["gateway_stale"]
+    # At least so long: what this test itself takes between the sign and the look counts, too.
+    told = re.search(r"no sign of life for (\d+) s", (await house.found())["gateway_stale"])
+    assert told is not None and int(told[1]) >= (ways.ALIVE_MS + 1000) // 1000
     house.alive()
     await intake.look()
     assert await house.found() == {}
