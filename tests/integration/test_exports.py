@@ -37,7 +37,7 @@ async def test_a_path_that_was_copied_keeps_its_name() -> None:
 async def test_f14_a_copy_leaves_the_documents_of_its_original_alone(docker_host: str, tmp_path: Path) -> None:
     """Its campaigns' folders are the original's: rows are copied, files are not."""
     wait = {"kind": "command", "argv": ["sh", "-c", "while [ ! -e /logs/artifacts/go ]; do sleep 0.1; done"]}
-    tasks = [make_task(tmp_path, "done"), make_task(tmp_path, "works", agent_s=1000)]
+    tasks = [make_task(tmp_path, name, agent_s=1000) for name in ("one", "other")]  # either may be the first trial's
     async with Rig(docker_host, tasks=tasks, arms={"wait": wait}, overrides={"admission.concurrency": 2}) as rig:
         for number in (1, 2):
             await rig.agent_runs(number)
@@ -47,7 +47,7 @@ async def test_f14_a_copy_leaves_the_documents_of_its_original_alone(docker_host
         out = rig.root / "out" / "test"
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         works = rig.root / "state" / "r" / "t0002"
-        copy = Rig(docker_host, tasks=[make_task(tmp_path, "other")], arms={"nop": NOP})
+        copy = Rig(docker_host, tasks=[make_task(tmp_path, "copied")], arms={"nop": NOP})
         copy.config.write_text(copy.config.read_text().replace('name = "test"', 'name = "next"'))
         shutil.copyfile(rig.ledger_path, copy.ledger_path)
         now_ms = time.time_ns() // 1_000_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
+from marathond.engine import execs
 from marathond.engine.docker import DockerEngine
 from marathond.flow import scheduler, sweeper
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
@@ -23,9 +25,20 @@ RUNS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs
 WAITS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 ENGINE_BAD = "SELECT json_extract(value_json, '$.ok') = 0 FROM observation WHERE key = 'engine'"
 ENGINE_GOOD = "SELECT json_extract(value_json, '$.ok') = 1 FROM observation WHERE key = 'engine'"
-SILENCE_S = 6.0
-"""What an engine that is not mute answers within, on a loaded machine too; each test waits for it once or twice."""
+SILENCE_S = 3.0
+"""How long a mute engine is waited for; one that answers, however slowly, gets :data:`CALL_TIMEOUT_S`."""
 WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
+
+
+class Listener(DockerEngine):
+    """Has little patience while the relay is to be mute, and much of it otherwise: a slow answer must not pass for none."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("local", url, call_timeout_s=CALL_TIMEOUT_S)
+
+    def expects_silence(self, expected: bool) -> None:
+        """From the next call on."""
+        self._client.call_timeout_s = SILENCE_S if expected else CALL_TIMEOUT_S
 
 
 @pytest.fixture
@@ -34,6 +47,15 @@ def short_tmp() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="mdt"))
     yield path
     shutil.rmtree(path)
+
+
+@asynccontextmanager
+async def listening(relay: Relay) -> AsyncIterator[Listener]:
+    engine = Listener(relay.url)
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
 
 
 @pytest.fixture
@@ -59,17 +81,19 @@ async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twic
     docker_host: str, tmp_path: Path, upstream: Path, short_tmp: Path, request_: bytes
 ) -> None:
     """From this request on no answer comes back, for a while; the engine itself carries every one of them out."""
-    async with Relay(short_tmp / "s", upstream) as relay:
-        overrides = {"engine.call_timeout_s": SILENCE_S, "admission.concurrency": 1}
-        tasks = [make_task(tmp_path, "t", network="public")]
-        async with Rig(relay.url, tasks=tasks, arms={"r": RUNS}, replicates=3, overrides=overrides) as rig:
+    async with Relay(short_tmp / "s", upstream) as relay, listening(relay) as mine:
+        overrides = {"admission.concurrency": 1}
+        tasks = [make_task(tmp_path, "t", network="public", agent_s=600, verifier_s=600)]
+        async with Rig(relay.url, tasks=tasks, arms={"r": RUNS}, replicates=3, overrides=overrides, engine=mine) as rig:
             # The second trial is to meet it: its cell is not admitted before the first one's network is gone.
             await wait_for(lambda: rig.sql("SELECT 1 FROM trial WHERE state = 'scored'"), pause_s=0)
             assert rig.one("SELECT count(*) FROM trial") == 1
+            mine.expects_silence(True)
             relay.mute_at = request_
+            await wait_for(lambda: relay.mute)
             await rig.until(ENGINE_BAD)
             await rig.until(WAITING, "ENGINE")
-            assert relay.mute
+            mine.expects_silence(False)
             relay.mute = False
             await rig.until(ENGINE_GOOD)
             await rig.until_done()
@@ -85,17 +109,25 @@ async def test_b10_carried_out_and_never_answered_is_found_and_nothing_runs_twic
 
 async def test_b10_a_running_agent_is_waited_for_and_no_image_is_given_up(tmp_path: Path, upstream: Path, short_tmp: Path) -> None:
     """Before anything was built or pulled, too: an engine that hangs is no reason to park a task."""
-    async with Relay(short_tmp / "s", upstream) as relay:
-        overrides = {"engine.call_timeout_s": SILENCE_S, "engine.build_retries": 0, "admission.concurrency": 1}
+    async with Relay(short_tmp / "s", upstream) as relay, listening(relay) as mine:
+        overrides = {"engine.build_retries": 0, "admission.concurrency": 1}
+        tasks = [make_task(tmp_path, "t", agent_s=600, verifier_s=600)]
+        mine.expects_silence(True)
         relay.mute_at = b"/images/"
-        async with Rig(relay.url, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}, replicates=2, overrides=overrides) as rig:
+        async with Rig(relay.url, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides=overrides, engine=mine) as rig:
+            await wait_for(lambda: relay.mute)
             await rig.until(ENGINE_BAD)
+            mine.expects_silence(False)
             relay.mute = False
-            await rig.until("SELECT state = 'running' FROM trial")
+            await rig.agent_runs()
+            mine.expects_silence(True)
+            looked = rig.one("SELECT at_ms FROM observation WHERE key = 'engine'")
+            await rig.until("SELECT at_ms > ? FROM observation WHERE key = 'engine'", looked)  # no look with much patience is under way
             relay.mute = True
             await rig.until(ENGINE_BAD)
             await rig.until(WAITING, "ENGINE")
             let_go(rig)
+            mine.expects_silence(False)
             relay.mute = False
             await rig.until("SELECT state = 'scored' FROM trial WHERE trial_id = 1")
             await rig.agent_runs(2)
@@ -111,9 +143,10 @@ async def test_b10_slow_failing_and_cut_off_cost_a_running_trial_nothing(
 ) -> None:
     """One campaign through all of it: answers after a second, the event stream alone cut, 5xx to every question, 500 to a create."""
     monkeypatch.setattr(sweeper, "PERIOD_S", 0.3)
+    monkeypatch.setattr(execs, "OWN_ERRORS_S", 600.0)  # they are to last until they were counted, however long that takes
     async with Relay(short_tmp / "s", upstream) as relay:
-        overrides = {"engine.call_timeout_s": 60.0, "admission.concurrency": 1}
-        tasks = [make_task(tmp_path, "t", network="public")]
+        overrides = {"engine.call_timeout_s": CALL_TIMEOUT_S, "admission.concurrency": 1}
+        tasks = [make_task(tmp_path, "t", network="public", agent_s=600, verifier_s=600)]
         async with Rig(relay.url, tasks=tasks, arms={"w": WAITS}, replicates=2, overrides=overrides) as rig:
             relay.delay_s = 0.5
             await rig.agent_runs()
@@ -160,7 +193,7 @@ async def test_b11_a_connection_that_breaks_under_the_tests_upload_costs_no_tria
 
 async def test_b11_dockerd_stopped_without_live_restore_voids_with_evidence_and_retries(own_engine: PrivateEngine, tmp_path: Path) -> None:
     """It ends its containers while it still answers: they ended with it all the same.  Killed: test_faults_restart.py."""
-    async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public")], arms={"w": WAITS}) as rig:
+    async with Rig(own_engine.url, tasks=[make_task(tmp_path, "t", network="public", agent_s=600)], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
         await anyio.to_thread.run_sync(own_engine.stop)
         await anyio.to_thread.run_sync(own_engine.start)
