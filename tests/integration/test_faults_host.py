@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from marathond.flow import scheduler
 from marathond.ledger.verbs import settings
+from tests.support.outcome import wait_for
 from tests.support.private_engine import PrivateEngine, missing, private_dockerd
 from tests.support.rig import BASE_IMAGE, Rig, make_task
 
@@ -25,11 +28,23 @@ FILLS = {
         "cat /dev/zero >/logs/artifacts/big; until [ -e /logs/artifacts/go ]; do sleep 0.05; done; rm /logs/artifacts/big",
     ],
 }
+SEEN = "until [ -e /seen-filler ]; do sleep 0.1; done"
 WAITING = "SELECT value_json LIKE '%' || ? || '%' FROM observation WHERE key = 'waiting'"
 
 
 def let_go(rig: Rig, trial_id: int = 1) -> None:
     (rig.root / "state" / "r" / f"t{trial_id:04d}" / "logs" / "artifacts" / "go").touch()
+
+
+def tell_the_build() -> bool:
+    """Ends :data:`SEEN`, in whatever container the engine builds; false while no process waits so."""
+    told = False
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # no process, or one that ended just now
+            if SEEN.encode() in (entry / "cmdline").read_bytes():
+                (entry / "root" / "seen-filler").touch()
+                told = True
+    return told
 
 
 async def test_b12_a_trial_that_fills_the_disk_stops_admission_and_nothing_is_void(
@@ -55,11 +70,13 @@ async def test_b12_a_trial_that_fills_the_disk_stops_admission_and_nothing_is_vo
             await rig.agent_runs()
             await rig.until(named, f"below the floor: 0 MB free (%) of tmpfs at {runs}", str(runs))
             await rig.until("SELECT count(*) = 0 FROM finding WHERE code = 'disk_low' AND subject = ? AND closed_at_ms IS NULL", str(out))
-            await _set(rig, "admission.concurrency", 4)  # there would be a place for the other cell
+            await _places(rig, 4)  # there would be a place for the other cell
             await rig.until(WAITING, f"DISK {runs}: 0 MB free")
             looked = rig.one("SELECT times FROM finding WHERE code = 'disk_low' AND closed_at_ms IS NULL")
             await rig.until("SELECT times > ? FROM finding WHERE code = 'disk_low' AND closed_at_ms IS NULL", looked + 5)
             assert rig.sql("SELECT state FROM trial") == [("running",)], "what runs goes on, and nothing joins it"
+            # One at a time again: the next one would fill the disk under this one's verifier.
+            await _places(rig, 1)
             let_go(rig)  # the agent clears up before it ends
             await rig.agent_runs(2)
             let_go(rig, 2)
@@ -86,9 +103,9 @@ async def test_b12_a_build_that_fills_the_engine_s_disk_is_named_and_the_others_
         await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=600m", "tmpfs", str(data)])
         engine.start()
         engine.load(docker_host, BASE_IMAGE)
-        tasks = [make_task(tmp_path, "plain", agent_s=600.0), make_task(tmp_path, "filler"), make_task(tmp_path, "later")]
-        # It fills the disk, waits to be seen, and fails as any build does that finds none left.
-        steps = {"filler": "cat /dev/zero >/big; sleep 5; exit 1", "later": "touch /made"}
+        tasks = [make_task(tmp_path, "plain", agent_s=600.0), make_task(tmp_path, "filler"), make_task(tmp_path, "later", agent_s=600.0)]
+        # It fills the disk, waits until that was seen, and fails as any build does that finds none left.
+        steps = {"filler": f"cat /dev/zero >/big; {SEEN}; exit 1", "later": "touch /made"}
         for task in tasks[1:]:
             toml = (task / "task.toml").read_text().replace(f'docker_image = "{BASE_IMAGE}"\n', "")
             (task / "task.toml").write_text(toml)
@@ -103,6 +120,7 @@ async def test_b12_a_build_that_fills_the_engine_s_disk_is_named_and_the_others_
             await rig.start()
             named = "SELECT detail LIKE ? FROM finding WHERE code = 'disk_low' AND subject = ?"
             await rig.until(named, f"below the floor: %MB free (%) of tmpfs at {data}", str(data))
+            await wait_for(tell_the_build)
             await rig.until(
                 "SELECT code = 'image_build_failed' FROM park JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE name = 'filler'"
             )
@@ -116,11 +134,14 @@ async def test_b12_a_build_that_fills_the_engine_s_disk_is_named_and_the_others_
             assert rig.sql("SELECT code FROM void") == []
 
 
-async def _set(rig: Rig, key: str, value: object) -> None:
-    assert rig.daemon is not None
-    change = {"old": None, "new": value, "author": "test", "reason": "b12", "now_ms": 0}
-    await rig.daemon.ledger.write(settings.set_value, key, **change)
-    rig.daemon.apply_settings()
+async def _places(rig: Rig, number: int) -> None:
+    """As `set admission.concurrency` does; the daemon goes by it when this returns."""
+    daemon = rig.daemon
+    assert daemon is not None and daemon.world is not None
+    world, change = daemon.world, {"old": None, "new": number, "author": "test", "reason": "b12", "now_ms": 0}
+    await daemon.ledger.write(settings.set_value, "admission.concurrency", **change)
+    daemon.apply_settings()
+    await wait_for(lambda: world.knobs.limits.concurrency == number)
 
 
 async def test_b13_a_build_s_proxy_reaches_the_build_and_nothing_else(docker_host: str, tmp_path: Path) -> None:
@@ -144,7 +165,7 @@ async def test_b13_a_build_s_proxy_reaches_the_build_and_nothing_else(docker_hos
 
 
 async def test_b13_an_image_that_carries_a_proxy_is_a_dirty_environment(docker_host: str, tmp_path: Path) -> None:
-    tag = f"marathond-test-dirty:{tmp_path.name.replace('_', '-')}"
+    tag = f"marathond-test-dirty:{secrets.token_hex(6)}"
     dockerfile = f"FROM {BASE_IMAGE}\nENV HTTPS_PROXY=http://127.0.0.1:9\n".encode()
     await anyio.run_process(["docker", "-H", docker_host, "build", "-q", "-t", tag, "-"], input=dockerfile)
     try:
