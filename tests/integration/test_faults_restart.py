@@ -14,7 +14,7 @@ from marathond.practice.script import Practice
 from tests.support.model_rig import ModelRig, model_rig
 from tests.support.outcome import runs_of, wait_for
 from tests.support.private_engine import PrivateEngine
-from tests.support.rig import make_task
+from tests.support.rig import PATIENCE_S, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -22,11 +22,10 @@ WAITS = "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sl
 ARMS: dict[str, dict[str, Any]] = {"plain": {"kind": "codex", "drive": "turn"}, "w": {"kind": "command", "argv": ["sh", "-c", WAITS]}}
 TEST = "touch /logs/verifier/began; until [ -e /logs/verifier/go ]; do sleep 0.05; done; echo 1 >/logs/verifier/reward.txt\n"
 MORE = 4
-TURN = [
-    {"run": "echo run >>/logs/artifacts/runs"},
-    *[{"run": "sleep 2; echo more >>/logs/artifacts/more"} for _ in range(MORE)],
-    {"say": "Done."},
-]
+MORES = [{"run": "sleep 1; echo more >>/logs/artifacts/more"} for _ in range(MORE)]
+GO = {"run": "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"}
+"""However long the others take to get there: the turn is not over when dockerd is killed."""
+TURN = [{"run": "echo run >>/logs/artifacts/runs"}, *MORES[:2], GO, *MORES[2:], {"say": "Done."}]
 SCRIPT = {"script": [{"text": "TASK-agent:", "step": TURN}, {"text": "TASK-verify:", "step": [*TURN[:1], TURN[-1]]}]}
 ENGINE_BAD = "SELECT json_extract(value_json, '$.ok') = 0 FROM observation WHERE key = 'engine'"
 
@@ -71,9 +70,10 @@ async def test_b11_b18_dockerd_killed_under_turns_and_verifiers(own_engine: Priv
         await anyio.to_thread.run_sync(own_engine.kill)
         await rig.until(ENGINE_BAD)
         await anyio.to_thread.run_sync(own_engine.start)
-        while rig.sql("SELECT 1 FROM cell_state WHERE state IN ('open', 'claimed')"):
-            let_go(rig)
-            await anyio.sleep(0.2)
+        with anyio.fail_after(PATIENCE_S):
+            while rig.sql("SELECT 1 FROM cell_state WHERE state IN ('open', 'claimed')"):
+                let_go(rig)
+                await anyio.sleep(0.2)
         await rig.until_done()
         ends = Counter(rig.sql("SELECT attempt, state, reward FROM trial"))
         if live_restore:
