@@ -39,7 +39,7 @@ from tests.support.model_agent import commands_that_ask
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import PATIENCE_S, Rig
 
-UP_S = 60.0
+UP_S = 180.0
 MODEL = "gpt-5.5"
 
 
@@ -272,7 +272,7 @@ def model_campaign(
     *,
     overrides: Mapping[str, object] | None = None,
     record: Path | None = None,
-    patience_s: float = 150.0,
+    patience_s: float = PATIENCE_S,
     commands_ask: bool = False,
     until: str | None = None,
     **options: Any,

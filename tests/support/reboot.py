@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import signal
 
+import anyio
+
 from marathond.engine.docker import DockerEngine
 from marathond.ports.clock import SystemClock
 from marathond.ports.engine import LABEL_LEDGER
-from tests.support.rig import Rig
+from tests.support.rig import PATIENCE_S, Rig
 
 
 class Booted(SystemClock):
@@ -39,7 +41,7 @@ async def reboot(rig: Rig, engine: DockerEngine) -> None:
         seen = await engine.inspect_container(container.id)
         if seen is not None and seen.running:
             os.kill(seen.pid, signal.SIGKILL)
-    alive = True
-    while alive:
-        alive = any(container.running for container in await engine.list_containers({LABEL_LEDGER: rig.ledger_id}))
+    with anyio.fail_after(PATIENCE_S):
+        while any(container.running for container in await engine.list_containers({LABEL_LEDGER: rig.ledger_id})):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
     rig.clock = Booted(rig.clock.number + 1 if isinstance(rig.clock, Booted) else 2)
