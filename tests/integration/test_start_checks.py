@@ -15,7 +15,7 @@ from marathond.core.errors import MarathonError
 from marathond.engine.docker import DockerEngine
 from marathond.engine.host import occupied
 from tests.support.process_rig import ProcessRig
-from tests.support.rig import make_task
+from tests.support.rig import CALL_TIMEOUT_S, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -31,7 +31,8 @@ def rewrite(rig: ProcessRig, old: str, new: str) -> None:
 async def test_another_engine_under_the_same_name_is_refused_while_a_trial_runs(docker_host: str, tmp_path: Path) -> None:
     if not docker_host.startswith("unix://"):
         pytest.skip("the engine has no socket to give another name")
-    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+    # Three starts go by before the agent may end: its deadline is none of this test's.
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
         await rig.agent_runs()
         assert rig.one("SELECT url FROM network_pool") == docker_host
         rig.strike(signal.SIGTERM)
@@ -105,12 +106,16 @@ async def test_f06_a_mistyped_task_is_refused_and_one_that_vanished_ends_no_late
 
 
 async def test_a_range_that_meets_this_host_and_the_clocks_of_the_roots_are_in_the_ledger(docker_host: str, tmp_path: Path) -> None:
-    engine = DockerEngine("local", docker_host)
+    engine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     try:
-        bridges = [IPv4Network(text) for net in await engine.list_networks() for text in net.subnets if ":" not in text]
+        # Other tests' networks come and go: the bridge of one that was there at only one of two looks would pass for this host's own.
+        networks = list(await engine.list_networks())
+        found = await to_thread.run_sync(occupied)
+        networks += await engine.list_networks()
     finally:
         await engine.aclose()
-    addresses = [IPv4Network(item.cidr, strict=False) for item in await to_thread.run_sync(occupied) if item.what.startswith("interface")]
+    bridges = [IPv4Network("198.18.0.0/15"), *(IPv4Network(text) for net in networks for text in net.subnets if ":" not in text)]
+    addresses = [IPv4Network(item.cidr, strict=False) for item in found if item.what.startswith("interface")]
     mine = [
         net
         for net in addresses

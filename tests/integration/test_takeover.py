@@ -101,10 +101,19 @@ async def is_made(engine: DockerEngine, ledger_id: str, trial: str) -> None:
             await anyio.sleep(0.02)
 
 
+def all_stopped(pid: int) -> bool:
+    """Each thread: one that is in a system call goes on for a moment, and may be taking a lock in it."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return bool(stats) and all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 async def stop_between_writes(rig: ProcessRig) -> None:
     """SIGSTOP at a moment at which the daemon does not hold SQLite's write lock."""
+    assert rig.process is not None
+    pid = rig.process.pid
     while True:
         rig.strike(signal.SIGSTOP)
+        await wait_for(lambda: all_stopped(pid))
         with closing(sqlite3.connect(rig.ledger_path, timeout=0.0, isolation_level=None)) as conn:
             try:
                 conn.execute("BEGIN IMMEDIATE")
@@ -172,7 +181,7 @@ async def test_f01_a_daemon_that_was_replaced_while_it_was_stopped_changes_nothi
 
 async def test_f10_take_over_ends_nobody_but_the_holder(docker_host: str, tmp_path: Path) -> None:
     """Each refusal is one line, and the process that its words name, or that has the pid, goes on."""
-    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
         await rig.agent_runs(1)
         holder = rig.process
         assert holder is not None
@@ -215,10 +224,12 @@ async def refused(rig: ProcessRig, words: str) -> None:
 
 
 async def test_take_over_where_nobody_holds_just_starts_and_a_lost_lock_file_hides_nobody(docker_host: str, tmp_path: Path) -> None:
-    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
         await rig.agent_runs(1)
         await rig.kill()
         await rig.start(TAKE_OVER)
+        # SIGTERM would kill one that has just begun, as it does any process that has not said otherwise yet.
+        await rig.until("SELECT ready_at_ms IS NOT NULL FROM run ORDER BY run_id DESC LIMIT 1")
         first = rig.process
         assert first is not None
         lock.lock_path(rig.ledger_path).unlink()  # the ledger's last life is known all the same
@@ -229,7 +240,7 @@ async def test_take_over_where_nobody_holds_just_starts_and_a_lost_lock_file_hid
 async def test_f14_a_daemon_whose_ledger_is_moved_away_ends_and_one_whose_lock_file_is_removed_takes_it_again(
     docker_host: str, tmp_path: Path
 ) -> None:
-    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t")], arms={"w": WAITS}) as rig:
+    async with ProcessRig(docker_host, tasks=[make_task(tmp_path, "t", agent_s=10_000)], arms={"w": WAITS}) as rig:
         await rig.agent_runs(1)
         await rig.until("SELECT ready_at_ms FROM run WHERE run_id = 1")
         path = lock.lock_path(rig.ledger_path)
