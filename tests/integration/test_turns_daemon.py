@@ -8,7 +8,6 @@ from contextlib import closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-import anyio
 import pytest
 from anyio import to_thread
 
@@ -16,12 +15,15 @@ from marathond.cli import ctl
 from marathond.ledger.connect import connect
 from marathond.ledger.verbs.status import live_trials
 from marathond.service.peers import user_name
+from tests.support.outcome import wait_for
 from tests.support.rig import Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
-VERIFIER = "date +%s%N >/logs/verifier/when; sleep 3; date +%s%N >>/logs/verifier/when; echo 1 >/logs/verifier/reward.txt\n"
+VERIFIER = "date +%s%N >/logs/verifier/when; {until}sleep 3; date +%s%N >>/logs/verifier/when; echo 1 >/logs/verifier/reward.txt\n"
+UNTIL = "until [ -e /logs/artifacts/grade ]; do sleep 0.05; done; "
+"""So that the first one runs until everybody has asked, the daemon was killed and the next one has begun, however long that takes."""
 ALONE = "SELECT trial_id FROM verifier_turn WHERE alone <> 'no' AND granted_at_ms IS NOT NULL AND ended_at_ms IS NULL"
 WAITING = "SELECT count(*) FROM verifier_turn WHERE granted_at_ms IS NULL"
 
@@ -35,6 +37,11 @@ async def marathonctl(rig: Rig, *argv: str) -> tuple[int, str]:
     return await to_thread.run_sync(run)
 
 
+def say(rig: Rig, word: str, *trials: int) -> None:
+    for trial in trials:
+        (rig.root / "state" / "r" / f"t{trial:04d}" / "logs" / "artifacts" / word).touch()
+
+
 def intervals(rig: Rig) -> dict[int, tuple[int, int]]:
     """Trial to the nanoseconds between which its verifier ran, by the container's own clock."""
     folders = rig.sql("SELECT trial_id, folder FROM artifact_export")
@@ -45,23 +52,28 @@ def intervals(rig: Rig) -> dict[int, tuple[int, int]]:
 
 
 async def test_c09_timed_verifiers_run_alone_across_a_kill_and_pruned_folders_stay_away(docker_host: str, tmp_path: Path) -> None:
-    tasks = [make_task(tmp_path, name, test=VERIFIER, agent_s=1000, verifier_s=200) for name in ("timed", "plain")]
+    tests = {"timed": VERIFIER.format(until=UNTIL), "plain": VERIFIER.format(until="")}
+    tasks = [make_task(tmp_path, name, test=test, agent_s=10_000, verifier_s=1000) for name, test in tests.items()]
     overrides = {"verifier.exclusive": ["timed"], "admission.concurrency": 4, "admission.order": "replicate-major"}
     async with Rig(docker_host, tasks=tasks, arms={"w": WAITS, "v": WAITS}, overrides=overrides, replicates=2) as rig:
         for trial in (1, 2, 3, 4):
             await rig.agent_runs(trial)
-        for trial in (1, 2, 3, 4):  # their verifiers ask at the same moment
-            (rig.root / "state" / "r" / f"t{trial:04d}" / "logs" / "artifacts" / "go").touch()
-        first = await rig.until(f"{ALONE} AND ({WAITING}) > 0")
+        first = rig.one("SELECT min(trial_id) FROM trial JOIN cell USING (cell_id) JOIN task USING (task_id) WHERE task.name = 'timed'")
+        say(rig, "go", first)
+        assert await rig.until(ALONE) == first
+        say(rig, "go", *{1, 2, 3, 4} - {first})
+        await rig.until(f"SELECT ({WAITING}) = 3")
         with closing(connect(rig.ledger_path, mode="ro")) as c:
             turns = {trial.trial_id: trial.turn for trial in live_trials(c, 1)}
-        assert turns[first] in ("alone", None) and "waits" in turns.values()
+        assert turns == {trial: "alone" if trial == first else "waits" for trial in (1, 2, 3, 4)}
         assert "waits for the verifier slot" in (await marathonctl(rig, "status"))[1]
         await rig.kill()  # while one runs alone and others wait
         await rig.start()
+        say(rig, "grade", 1, 2, 3, 4)
         for trial in (5, 6, 7, 8):
             await rig.until("SELECT count(*) FROM trial WHERE trial_id = ? AND state = 'running'", trial)
-            (rig.root / "state" / "r" / f"t{trial:04d}" / "logs" / "artifacts" / "go").touch()
+            say(rig, "grade", trial)
+            say(rig, "go", trial)
         await rig.until_done()
         assert rig.sql("SELECT DISTINCT state, attempt FROM trial") == [("scored", 1)], rig.story()
         assert rig.one("SELECT count(*) FROM verification") == rig.one("SELECT count(*) FROM verifier_turn") == 8
@@ -75,7 +87,7 @@ async def test_c09_timed_verifiers_run_alone_across_a_kill_and_pruned_folders_st
         for trial in timed:
             beside = [other for other, (begin, end) in ran.items() if other != trial and begin < ran[trial][1] and ran[trial][0] < end]
             assert beside == [], f"t{trial:04d} ran beside {beside}: {ran}"
-        # It had to be kept apart: at least three waited for longer than one verifier takes.
+        # It had to be kept apart: three asked before the first one's last three seconds.
         assert rig.one("SELECT count(*) FROM verifier_turn WHERE granted_at_ms - asked_at_ms > 3000") >= 3
         # Nothing was admitted meanwhile, and each verifier's time began with itself.
         lone = rig.sql(
@@ -108,21 +120,13 @@ async def archived_and_pruned(rig: Rig) -> None:
     code, said = await marathonctl(rig, "regrade", "--dry-run")
     assert code == 1 and said.count(f"refused: artifacts pruned by {author} at") == 8 and "; unpack it to read it again" in said
 
-    async def written_anew(before: int) -> dict[str, object]:
-        with anyio.fail_after(120):
-            while True:
-                if (out / "result.json").stat().st_ino != before:
-                    break
-                await anyio.sleep(0.1)
-        return dict(json.loads((out / "result.json").read_text()))
-
-    seen = (out / "result.json").stat().st_ino
+    document = out / "result.json"
     code, said = await marathonctl(rig, "void", "t0001", "--reason", "changed my mind")
     assert code == 0, said
-    assert (await written_anew(seen))["stats"]["n_errored_trials"] >= 1  # type: ignore[index]
-    seen = (out / "result.json").stat().st_ino
+    await wait_for(lambda: json.loads(document.read_text())["stats"]["n_errored_trials"] >= 1, pause_s=0.1)
     await rig.kill()
+    seen = document.stat().st_mtime_ns  # of a number that a file had, the next but one may have it again
     await rig.start()  # a new life writes every document anew
-    await written_anew(seen)
+    await wait_for(lambda: document.stat().st_mtime_ns != seen, pause_s=0.1)
     pruned = [path.name for path in out.iterdir() if path.is_dir() and path.name.startswith(tuple(f"t{n:04d}" for n in range(1, 9)))]
     assert pruned == []
