@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from marathond.engine.docker import DockerEngine
+from marathond.ports.engine import LABEL_TRIAL, ContainerSpec
 from tests.support.outcome import wait_for
 from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
@@ -44,7 +45,8 @@ async def test_d02_killed_between_the_word_and_the_second_round_it_is_run_all_th
             assert rig.sql("SELECT state FROM v_trial") == [("review",)]
             assert rig.sql("SELECT code FROM review") == [("score_unreadable",)]
             assert rig.sql("SELECT round, outcome FROM verification ORDER BY round") == [(1, "exited"), (2, "exited")]
-            assert rig.sql("SELECT code FROM finding") == []
+            # That a busy engine did not remove the container at once is another matter.
+            assert rig.sql("SELECT code FROM finding WHERE code <> 'container_undeletable'") == []
     finally:
         await engine.aclose()
 
@@ -64,23 +66,39 @@ async def test_d10_a_verifier_that_ended_in_time_while_nobody_watched_is_no_dead
         assert rig.sql("SELECT state, reward FROM v_trial") == [("scored", 1.0)]
 
 
+class LosesImage(DockerEngine):
+    """Loses the image of the second trial's container just before that is made: only then is it sure that none stands in the way."""
+
+    trials = 0
+    lost: tuple[str, ...] = ()
+
+    async def create_container(self, spec: ContainerSpec) -> str:
+        self.trials += LABEL_TRIAL in spec.labels
+        if self.trials == 2 and not self.lost:
+            named = await self.inspect_image(spec.image_id)
+            assert named is not None and named.tags
+            self.lost = tuple(named.tags)
+            for tag in self.lost:
+                await self.remove_image(tag)
+        return await super().create_container(spec)
+
+
 async def test_b14_an_image_that_was_removed_is_built_again_and_parks_nobody(docker_host: str, tmp_path: Path) -> None:
     task = make_task(tmp_path, "built")
     (task / "environment").mkdir()
     base = next(line for line in (task / "task.toml").read_text().splitlines() if "docker_image" in line).split('"')[1]
     (task / "environment" / "Dockerfile").write_text(f"FROM {base}\nRUN echo {tmp_path} >/mark\n")
     (task / "task.toml").write_text("\n".join(x for x in (task / "task.toml").read_text().splitlines() if "docker_image" not in x))
-    async with Rig(docker_host, tasks=[task], arms={"nop": NOP}, replicates=3, overrides={"admission.concurrency": 1}) as rig:
-        await rig.until("SELECT count(*) FROM score")
-        assert rig.daemon is not None and rig.daemon.world is not None
-        image = next(iter(rig.daemon.world.images.values()))
-        named = await rig.daemon.engine.inspect_image(image.id)
-        assert named is not None and named.tags
-        for tag in named.tags:
-            await rig.daemon.engine.remove_image(tag)
-        await rig.until_done()
-        assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 3
-        assert set(rig.sql("SELECT DISTINCT code FROM void")) <= {("image_gone",), ("container_failed",)}
+    engine = LosesImage("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
+    one_by_one = {"admission.concurrency": 1}
+    try:
+        async with Rig(docker_host, tasks=[task], arms={"nop": NOP}, replicates=3, overrides=one_by_one, engine=engine) as rig:
+            await rig.until_done()
+            assert engine.lost
+            assert rig.one("SELECT count(*) FROM v_cell WHERE state = 'done'") == 3
+            assert rig.sql("SELECT DISTINCT code FROM void") in ([("image_gone",)], [("container_failed",)])
+    finally:
+        await engine.aclose()
 
 
 async def test_b11_a_container_that_ends_under_a_verifier_that_was_taken_over_is_not_scored(docker_host: str, tmp_path: Path) -> None:
@@ -131,6 +149,6 @@ async def test_b11_a_daemon_killed_after_its_verifier_was_killed_with_the_contai
             await rig.until("SELECT count(*) FROM trial WHERE state IN ('voided', 'scored', 'review')")
             # Nothing else of ours runs that could show that the engine went on.
             assert rig.sql("SELECT code, from_state FROM void") == [("container_lost", "verifying")]
-            assert rig.sql("SELECT outcome, exit_code FROM verification") == [("lost", None)]
+            assert rig.sql("SELECT outcome, exit_code FROM verification WHERE trial_id = 1") == [("lost", None)]
     finally:
         await engine.aclose()
