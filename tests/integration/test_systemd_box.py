@@ -56,8 +56,8 @@ def box(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             pytest.fail(reason)
         pytest.skip(reason)
     tasks = tmp_path_factory.mktemp("boxed")
-    make_task(tasks, "long", agent_s=50_000)
-    make_task(tasks, "short", agent_s=4)
+    make_task(tasks, "long", agent_s=50_000, verifier_s=300)
+    make_task(tasks, "short", agent_s=4, verifier_s=300)
     try:
         with booted_box(docker_host) as made:
             made.copy_sources(SOURCES)
@@ -155,7 +155,10 @@ def test_the_unit_lets_the_daemon_do_all_that_a_trial_needs(box: Box, before: Ag
 
 def test_the_journal_has_fields_to_search_by(box: Box, before: Agents) -> None:
     ((trial, cell, arm),) = box.sql("SELECT trial, cell, arm FROM v_trial WHERE task = 'short' LIMIT 1")
-    told = box.journal("-u", "marathond", f"TRIAL={trial}")
+    # An entry comes after the ledger's row, and the journal takes its time.
+    words = ("-u", "marathond", f"TRIAL={trial}")
+    box.until(lambda: "scored" in {entry["EVENT"] for entry in box.journal(*words)}, "the journal has it")
+    told = box.journal(*words)
     assert [entry for entry in told if entry["TRIAL"] != trial] == []
     scored = next(entry for entry in told if entry["EVENT"] == "scored")
     assert {name: scored[name] for name in ("CELL", "ARM", "TASK", "CAMPAIGN")} == {
@@ -238,8 +241,9 @@ def test_a_stopped_daemon_is_aborted_by_the_watchdog_and_its_successor_takes_ove
     taken, pid = lives(box), pid_of(box)
     box.run("kill", "-STOP", str(pid))
     another_life(box, pid)
-    said = [entry["MESSAGE"] for entry in box.journal("-u", "marathond", "_PID=1")]
-    assert any(f"Watchdog timeout (limit {WATCHDOG_S}s)" in line for line in said), said
+    of_systemd = ("-u", "marathond", "_PID=1")
+    words = f"Watchdog timeout (limit {WATCHDOG_S}s)"
+    box.until(lambda: any(words in entry["MESSAGE"] for entry in box.journal(*of_systemd)), "systemd says why")
     taken_over(box, taken + 1)
     went_on(box, before)
 
@@ -281,6 +285,7 @@ def test_a_refusal_is_told_and_not_started_again(box: Box, before: Agents) -> No
         seen = box.show("marathond", "ActiveState", "Result", "ExecMainStatus", "NRestarts")
         refused = str(int(Exit.REFUSED_TO_START))
         assert seen == {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": refused, "NRestarts": "0"}
+        box.until(lambda: "nonsense" in box.journal("_SYSTEMD_UNIT=marathond.service", "-n", "1")[0]["MESSAGE"], "the journal has it")
         (last,) = box.journal("_SYSTEMD_UNIT=marathond.service", "-n", "1")
         assert (last["PRIORITY"], "nonsense" in last["MESSAGE"]) == ("3", True), last
     finally:
@@ -377,7 +382,9 @@ def test_what_is_enabled_comes_back_after_a_reboot_in_order(box: Box, before: Ag
     # The agents died with the host: void, with a code, and the cells are tried again.
     box.wait_sql(f"SELECT count(*) = 2 FROM v_trial WHERE state = 'voided' AND trial IN ({', '.join(repr(trial) for trial in before)})")
     (code,) = {row[0] for row in box.sql("SELECT void_code FROM v_trial WHERE state = 'voided'")}
-    told = box.journal("-u", "marathond", "EVENT=voided", f"CODE={code}")
+    words = ("-u", "marathond", "EVENT=voided", f"CODE={code}")
+    box.until(lambda: len(box.journal(*words)) >= len(before), "the journal has both")
+    told = box.journal(*words)
     assert {entry["TRIAL"] for entry in told} == set(before)
     assert {entry["PRIORITY"] for entry in told} == {"4"}
     box.wait_sql("SELECT count(*) = 2 FROM v_trial WHERE task = 'long' AND state = 'running' AND attempt = 2")
@@ -388,7 +395,7 @@ def test_uninstall_waits_for_trials_and_leaves_what_is_not_its_own(box: Box, bef
     assert (refused.returncode, active(box)) == (1, True)
     assert "2 containers of trials are running" in refused.stderr
     box.run("marathonctl", "stop", "--now", "--reason", "the end")
-    box.until(lambda: not active(box), "marathond has ended")
+    box.until(lambda: box.show("marathond", "ActiveState")["ActiveState"] == "inactive", "marathond has ended")
     said = box.run("sh", f"{SOURCES}/systemd/uninstall.sh").stdout
     kept = [line.split()[1] for line in said.splitlines() if line.startswith("kept")]
     assert kept == ["/etc/marathond", STATE, DROP_INS]

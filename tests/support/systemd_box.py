@@ -218,7 +218,8 @@ class Box:
         names = [name for name in listed.stdout.split("\0") if name] or [entry.name for entry in ROOT.iterdir() if entry.name[0] != "."]
         with tempfile.TemporaryFile() as archive:
             there = "\0".join(name for name in names if (ROOT / name).exists())
-            tar = ["tar", "-C", str(ROOT), "--null", "-T", "-", "-c"]
+            # What other tests' interpreters compile meanwhile would vanish or change under it.
+            tar = ["tar", "-C", str(ROOT), "--exclude=__pycache__", "--null", "-T", "-", "-c"]
             subprocess.run(tar, input=there.encode(), stdout=archive, check=True, timeout=120)
             self._unpack(archive, target)
 
@@ -272,7 +273,7 @@ def booted_box(docker_host: str) -> Iterator[Box]:
             box.run("docker", "load", "-q", stdin=save.stdout, timeout_s=IMPORT_S)
         yield box
     finally:
-        docker.call("rm", "-fv", name, check=False)
+        docker.call("rm", "-fv", name, check=False, timeout_s=PATIENCE_S)
         shutil.rmtree(home, ignore_errors=True)
 
 
