@@ -43,7 +43,7 @@ def anyio_backend() -> str:
 def docker_host() -> str:
     """DOCKER_HOST of an answering engine.  None answers: the test fails in CI, and is skipped with the reason elsewhere."""
     host = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
-    reason = why_silent(host)
+    reason = why_silent(host, timeout_s=60.0)  # a busy engine's first word may take longer than set-up has patience for
     if reason is not None:
         message = f"no Docker engine at {host}: {reason} (make test provides one)"
         if IN_CI:

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.docker
 
 KEY = "sk-planted-0123456789"
 MODEL = "gpt-test"
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 @dataclass
@@ -318,7 +318,7 @@ async def test_b06_beside_a_daemon_it_is_no_orphan(docker_host: str, tmp_path: P
 
 def ours(docker_host: str, kind: str, pid: int) -> list[str]:
     """Ids of what the preflight of that pid has on the engine."""
-    status, things = Docker(docker_host).call("GET", "/containers/json?all=1" if kind == "containers" else "/networks")
+    status, things = Docker(docker_host).call("GET", "/containers/json?all=1" if kind == "containers" else "/networks", PATIENCE_S)
     assert status == 200, things
     return [thing["Id"] for thing in things if f".{pid}." in (thing["Labels"] or {}).get(LABEL_PREFLIGHT, "")]
 

@@ -82,6 +82,7 @@ class Tab:
         self._session = (await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True))["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
+        await self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     async def open(self, path: Path | str, *, width: int, height: int = 900, dark: bool = False) -> Seen:
         """Load a file (its absolute path) or a URL at a width in CSS pixels, as a phone below 600."""
@@ -90,9 +91,11 @@ class Tab:
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self._events.clear()
         url = path if isinstance(path, str) else path.as_uri()
-        await self.call("Page.navigate", url=url)
+        # Of this very load: the word that the blank page before it is loaded may come late.
+        loader = (await self.call("Page.navigate", url=url))["loaderId"]
+        loaded = {"name": "load", "loaderId": loader}.items()
         with anyio.fail_after(ANSWER_S):
-            while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
+            while not any(event.get("method") == "Page.lifecycleEvent" and loaded <= event["params"].items() for event in self._events):
                 self._events.append(await self._socket.receive_json())
         await self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
         return self._seen(url)

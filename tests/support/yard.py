@@ -23,6 +23,7 @@ from marathond.engine.host import occupied
 from marathond.ports.engine import ContainerSpec, ExecResult, ExecSpec
 from marathond.tasks.harbor import read_task
 from tests.support import worker
+from tests.support.rig import CALL_TIMEOUT_S
 
 DEMO = Path(marathond.demo.__file__).parent
 TESTS = {"csv-totals": 8, "greet": 6, "maze": 7, "own-address": 3, "roman": 15, "visits": 5}
@@ -105,7 +106,7 @@ class Yard:
         return container
 
     async def run(self, container: str, spec: ExecSpec) -> ExecResult:
-        return await self.engine.run_exec(container, spec, timeout_s=60)
+        return await self.engine.run_exec(container, spec, timeout_s=300)
 
     async def agent(self, container: str, task: Task, arm: str) -> None:
         """What the arm does, as the task's agent user, in the task's working directory."""
@@ -136,7 +137,7 @@ class Yard:
 
     async def remove(self, container: str) -> None:
         """Until it is gone, also for a caller that is being cancelled; a removal under way elsewhere is waited for."""
-        with anyio.CancelScope(shield=True), anyio.fail_after(60):
+        with anyio.CancelScope(shield=True), anyio.fail_after(300):
             while True:
                 if await self.engine.remove_container(container):
                     return
@@ -149,13 +150,13 @@ class Yard:
             if network.labels.get("marathond.test") == self.labels["marathond.test"]:
                 assert await self.engine.remove_network(network.id)
         for tag in self.built:
-            status, answer = await anyio.to_thread.run_sync(Docker(self.docker_host).call, "DELETE", f"/images/{tag}")
+            status, answer = await anyio.to_thread.run_sync(Docker(self.docker_host).call, "DELETE", f"/images/{tag}", CALL_TIMEOUT_S)
             assert status in (200, 404), answer
 
 
 @asynccontextmanager
 async def yard(docker_host: str) -> AsyncIterator[Yard]:
-    engine = DockerEngine("test", docker_host)
+    engine = DockerEngine("test", docker_host, call_timeout_s=CALL_TIMEOUT_S)
     made = Yard(engine, docker_host)
     try:
         yield made
