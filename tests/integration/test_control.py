@@ -29,6 +29,9 @@ from marathond.service.peers import Peer, has_gone, may_command, peer_of
 
 pytestmark = pytest.mark.anyio
 TEMP = Path(tempfile.gettempdir()).resolve()
+GIVES_UP_S, TELLS_S = 2.0, 0.5
+"""Of a call that nobody answers; and when it says for whom it waits.  The request must have been sent by then, for that is what the words
+tell of: a process that the host leaves standing for a moment must not come too late for that."""
 
 
 class Echo:
@@ -310,10 +313,10 @@ def test_a_request_that_nobody_read_is_not_done_and_the_deadline_says_so(tmp_pat
     path = tmp_path / "c.sock"
     with mute(path) as listener:
         with pytest.raises(CallFailed) as caught:
-            call(path, "void", {}, timeout_s=0.1)
+            call(path, "void", {}, timeout_s=GIVES_UP_S)
         assert caught.value.exit_code == Exit.BUSY and "\n" not in str(caught.value)
         assert str(caught.value).startswith(
-            f"void: no answer within 0.1 s from marathond (pid {os.getpid()}, {path}): it has not answered; "
+            f"void: no answer within {GIVES_UP_S:g} s from marathond (pid {os.getpid()}, {path}): it has not answered; "
         )
         assert "it had not read the request, which is not done and will not be: ask again" in str(caught.value)
         accepted, _ = listener.accept()
@@ -322,7 +325,7 @@ def test_a_request_that_nobody_read_is_not_done_and_the_deadline_says_so(tmp_pat
 
 
 def test_of_a_request_that_was_read_the_outcome_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TELL_AFTER_S", 0.05)
+    monkeypatch.setattr(client, "TELL_AFTER_S", TELLS_S)
     path, read = tmp_path / "c.sock", threading.Event()
 
     def take(listener: socket.socket) -> None:
@@ -336,7 +339,7 @@ def test_of_a_request_that_was_read_the_outcome_is_unknown(tmp_path: Path, monke
         reader = threading.Thread(target=take, args=(listener,))
         reader.start()
         with pytest.raises(CallFailed, match="whether it was done, or still will be, is unknown: look with marathonctl status") as caught:
-            call(path, "void", {}, timeout_s=0.2, tell=lambda _: read.wait(120))
+            call(path, "void", {}, timeout_s=GIVES_UP_S, tell=lambda _: read.wait(120))
         reader.join(120)
     assert caught.value.exit_code == Exit.BUSY and read.is_set()
 
@@ -356,7 +359,7 @@ def test_who_waits_is_told_once_for_whom(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_request_larger_than_the_socket_holds_waits_no_longer_than_its_deadline(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     with mute(path), pytest.raises(CallFailed, match="not done and will not be"):
-        call(path, "void", {"text": "x" * 900_000}, timeout_s=0.3)
+        call(path, "void", {"text": "x" * 900_000}, timeout_s=GIVES_UP_S)
 
 
 def test_who_gives_up_is_told_whether_it_may_still_be_done(tmp_path: Path) -> None:
@@ -368,7 +371,7 @@ def test_who_gives_up_is_told_whether_it_may_still_be_done(tmp_path: Path) -> No
             raise KeyboardInterrupt  # as if at that very moment
 
     with mute(path), pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(client, "TELL_AFTER_S", 0.05)
+        patch.setattr(client, "TELL_AFTER_S", TELLS_S)
         call(path, "drain", {}, timeout_s=120, tell=tell)
     assert told[1] == (
         "drain: given up; it had not read the request, which is not done and will not be: ask again, or see its log: it may hang"
@@ -385,7 +388,7 @@ def test_of_a_process_that_is_stopped_it_is_said(tmp_path: Path, monkeypatch: py
             server.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
             with pytest.raises(CallFailed) as caught:
-                call(path, "given-up", {}, timeout_s=0.5, tell=told.append)
+                call(path, "given-up", {}, timeout_s=GIVES_UP_S, tell=told.append)
             server.send_signal(signal.SIGCONT)
             assert call(path, "waited-for", {}, timeout_s=120) == "done"
         finally:
@@ -393,8 +396,8 @@ def test_of_a_process_that_is_stopped_it_is_said(tmp_path: Path, monkeypatch: py
     stopped = f"marathond (pid {server.pid}, {path}): the process is stopped by a signal, kill -CONT {server.pid} lets it go on"
     assert told == [f"given-up: waits for {stopped}; Ctrl-C gives up, and what has not begun by then is not done"]
     assert str(caught.value) == (
-        f"given-up: no answer within 0.5 s from {stopped}; it had not read the request, which is not done and will not be: let it go on, "
-        "then ask again"
+        f"given-up: no answer within {GIVES_UP_S:g} s from {stopped}; it had not read the request, which is not done and will not be: let "
+        "it go on, then ask again"
     )
     assert seen.read_text() == "waited-for\n"
 
