@@ -15,7 +15,7 @@ EXAMPLE = Path(practice_room.__file__).with_name("example.toml")
 
 def marathond(*words: str) -> tuple[int, str, str]:
     argv = [sys.executable, "-m", "marathond.cli.daemon", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 

@@ -48,7 +48,7 @@ def let_go(rig: ProcessRig, trial_id: int, word: str) -> None:
 
 async def test_f02_killed_in_mid_agent_mid_verify_and_mid_teardown(relay: Relay, tmp_path: Path, engine: DockerEngine) -> None:
     """Agent and verifier wait for a word, and the removal of the last network for an answer: each moment lasts until the kill."""
-    check = "until [ -e /logs/artifacts/grade ]; do sleep 0.05; done\necho 1 >/logs/verifier/reward.txt\n"
+    check = "touch /logs/artifacts/grading\nuntil [ -e /logs/artifacts/grade ]; do sleep 0.05; done\necho 1 >/logs/verifier/reward.txt\n"
     tasks = [make_task(tmp_path, "t", network="public", test=check, agent_s=1000, verifier_s=1000)]
     verifies = "SELECT count(*) FROM verification WHERE trial_id = ? AND ended_at_ms IS NULL"
     tears_down = "SELECT count(*) FROM trial JOIN claim USING (claim_id) WHERE trial_id = 3 AND state = 'scored' AND released_at_ms IS NULL"
@@ -60,7 +60,8 @@ async def test_f02_killed_in_mid_agent_mid_verify_and_mid_teardown(relay: Relay,
         let_go(rig, 1, "grade")
         await rig.agent_runs(2)
         let_go(rig, 2, "go")
-        await rig.until(verifies, 2)
+        # Begun, not only written down as begun: between the two, the kill would leave a verifier that runs a second time.
+        await wait_for((rig.root / "state" / "r" / "t0002" / "logs" / "artifacts" / "grading").exists)
         await rig.kill()
         assert rig.one(verifies, 2) == 1
         await rig.start()

@@ -30,7 +30,7 @@ async def test_f15_three_dead_arms_are_told(docker_host: str, tmp_path: Path, mo
     overrides: dict[str, object] = {
         "admission.passes": 1,
         "admission.breaker_after": 3,
-        "admission.breaker_pause_s": 20.0,
+        "admission.breaker_pause_s": 240.0,  # the window, too; its pause is waited for by nobody
         "admission.concurrency": 12,
         "admission.cpu_overcommit": 16.0,
         "admission.memory_overcommit": 16.0,

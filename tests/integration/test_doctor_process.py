@@ -48,9 +48,9 @@ async def test_e01_doctor_beside_a_living_daemon_and_beside_a_killed_one(docker_
         asked_of = ("daemon", "observation engine", "observation disk", "observation waiting", "observation clock_offset", "audit")
         assert {seen[name] for name in (*asked_of, "out_dir", "networks local", "findings")} == {"ok"}, seen
         assert told["looked_at"]["ledger"] == str(rig.ledger_path) and all(proof["ok"] for proof in told["proofs"])
-        changed = rig.one("SELECT total_changes() + (SELECT count(*) FROM trial_event)")
 
         await rig.kill()
+        changed = rig.one("SELECT total_changes() + (SELECT count(*) FROM trial_event)")  # only now nobody else writes
         code, told = await asked(rig)
         seen = verdicts(told)
         assert code == 1 and seen["daemon"] == "dead"

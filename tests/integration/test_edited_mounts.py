@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-import anyio
 import pytest
 
 from marathond.core.errors import Refused
+from tests.support.outcome import wait_for
 from tests.support.rig import Rig, make_task
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
@@ -40,10 +40,7 @@ async def test_a18_a_mounted_script_edited_between_two_trials_is_named(docker_ho
         first = "SELECT trial_id FROM trial JOIN arm USING (arm_id) WHERE arm.name = 'hasty' AND state = 'running'"
         trial_id = await rig.until(first)
         began = rig.root / f"state/r/t{trial_id:04d}/logs/artifacts/ran"
-        for _ in range(2400):
-            if began.exists():
-                break  # its shell has the old one open
-            await anyio.sleep(0.05)
+        await wait_for(began.exists)  # its shell has the old one open
         write(tmp_path / "hasty/run.sh", "new")
         (tmp_path / "gate-hasty/go").touch()
         await rig.until_done()
