@@ -17,19 +17,31 @@ from marathond.agents.codex.messages import GoalSet, TextInput, ThreadResume, Th
 from marathond.agents.codex.story import Story
 from marathond.practice.script import Practice
 from tests.bench import reattach_run
-from tests.support.app_server import TIMEOUT_S, app_server, turn_end, until
+from tests.support.app_server import TIMEOUT_S, app_server, pursue, turn_end, until
+from tests.support.outcome import wait_for
 
-pytestmark = [pytest.mark.anyio, pytest.mark.docker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 WAIT = "until [ -e /app/go ]; do sleep 0.05; done"
+TOLD = {"text": "Do it."}
+"""Of a goal's script: a turn that the goal began does nothing before it has the message."""
 
 
 def practice(*steps: dict[str, Any], **script: Any) -> Practice:
     return Practice.model_validate({"script": [{"step": list(steps), **script}]})
 
 
+def said(thread_id: str, mark: str, text: str = "Do it.") -> TurnStart:
+    return TurnStart(thread_id=thread_id, input=[TextInput(text=text)], client_user_message_id=mark)
+
+
 async def begin(client: CodexClient, thread_id: str, mark: str, text: str = "Do it.") -> str:
-    asked = TurnStart(thread_id=thread_id, input=[TextInput(text=text)], client_user_message_id=mark)
-    return (await client.request(asked, TIMEOUT_S)).turn.id
+    return (await client.request(said(thread_id, mark, text), TIMEOUT_S)).turn.id
+
+
+async def command(client: CodexClient, thread_id: str) -> None:
+    """The next one has begun."""
+    while "commandExecution" not in json.dumps((await until(client, "item/started", thread_id)).params):
+        pass
 
 
 async def joined(client: CodexClient, thread_id: str | None = None, *, goals: bool = False) -> Attached:
@@ -62,7 +74,8 @@ async def test_from_nothing_to_a_turn_that_another_client_sees_to_its_end(docker
             await reattach(client, "01a22891-2067-7be2-96f1-c143bd4ec2cc", goals=False, timeout_s=TIMEOUT_S)
         thread = (await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)).thread.id
         turn = await begin(client, thread, "m1")
-        await until(client, "thread/tokenUsage/updated", thread)
+        await command(client, thread)
+        await command(client, thread)  # so that the first one's end is written down
         await client.aclose()
 
         client = await box.client()  # the thread without a beginning is still there, and is not the one
@@ -99,7 +112,7 @@ async def test_from_nothing_to_a_turn_that_another_client_sees_to_its_end(docker
 
 async def test_a_goal_found_in_mid_command_and_a_message_that_met_its_turn(docker_host: str, codex: Path) -> None:
     steps = [{"run": "echo one >> ran"}, {"say": "More to do."}, {"run": f"{WAIT}; echo two >> ran"}, {"run": "echo three >> ran"}]
-    async with app_server(docker_host, codex, practice(*steps), goals=True) as (box, _):
+    async with app_server(docker_host, codex, practice(*steps, **TOLD), goals=True) as (box, _):
         client = await box.client()
         thread = (await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)).thread.id
         paused = GoalSet(thread_id=thread, objective="Finish the task.", status="paused", origin="user")
@@ -111,11 +124,9 @@ async def test_a_goal_found_in_mid_command_and_a_message_that_met_its_turn(docke
         assert found.ready is not None and found.running is None and found.goal is not None and found.goal.status == "paused"
         assert await accepted(client, found, "m1", TIMEOUT_S) is None
         assert [turn async for turn in turns(client, thread, timeout_s=TIMEOUT_S)] == []
-        await client.request(GoalSet(thread_id=thread, status="active"), TIMEOUT_S)
-        first = await begin(client, thread, "m1")
+        first = (await pursue(client, GoalSet(thread_id=thread, status="active"), said(thread, "m1")))[1].turn.id
         await turn_end(client, thread)
-        while "commandExecution" not in json.dumps((await until(client, "item/started", thread)).params):
-            pass
+        await command(client, thread)
         await client.aclose()
 
         client = await box.client()
@@ -141,14 +152,15 @@ async def test_a_goal_found_in_mid_command_and_a_message_that_met_its_turn(docke
 
 async def test_a_server_that_was_killed_leaves_a_turn_cut_off_and_a_goal_that_goes_on(docker_host: str, codex: Path) -> None:
     steps = [{"run": f"echo one >> ran; {WAIT}"}, {"run": f"echo two >> ran; {WAIT}"}]
-    async with app_server(docker_host, codex, practice(*steps), goals=True) as (box, _):
+    async with app_server(docker_host, codex, practice(*steps, **TOLD), goals=True) as (box, _):
         client = await box.client()
         thread = (await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)).thread.id
-        await client.request(GoalSet(thread_id=thread, objective="Finish the task.", status="active", origin="user"), TIMEOUT_S)
-        first = await begin(client, thread, "m1")
+        active = GoalSet(thread_id=thread, objective="Finish the task.", status="active", origin="user")
+        first = (await pursue(client, active, said(thread, "m1")))[1].turn.id
         await box.shell("until [ -e /app/ran ]; do sleep 0.05; done")
         os.kill(client.peer_pid, signal.SIGKILL)
         await client.aclose()
+        await wait_for(lambda: not Path(f"/proc/{client.peer_pid}").exists())  # one that is dying still takes connections
         await box.serve()
 
         client = await box.client()

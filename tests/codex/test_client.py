@@ -27,9 +27,9 @@ from marathond.agents.codex.messages import (
 )
 from marathond.agents.codex.story import Story
 from marathond.practice.script import Practice
-from tests.support.app_server import TIMEOUT_S, Box, app_server, turn_end, until
+from tests.support.app_server import TIMEOUT_S, Box, app_server, pursue, turn_end, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 
 def practice(*steps: dict[str, Any], **script: Any) -> Practice:
@@ -80,12 +80,13 @@ async def test_a_plain_turn_with_everything_read_back_and_messages_of_megabytes(
 
 async def test_c08_a_goal_goes_on_by_itself_and_ends_by_pause_interrupt_and_clean(docker_host: str, codex: Path) -> None:
     steps = [{"run": "echo one >> ran"}, {"say": "More to do."}, {"run": "sleep 600 & echo two >> ran; sleep 300"}]
-    async with app_server(docker_host, codex, practice(*steps), goals=True) as (box, _):
+    # By its text: the turn that the goal begins does nothing before it has the message.
+    async with app_server(docker_host, codex, practice(*steps, text="Do it."), goals=True) as (box, _):
         client = await box.client()
         thread = (await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)).thread.id
         active = GoalSet(thread_id=thread, objective="Finish the task.", status="active", origin="user")
-        assert (await client.request(active, TIMEOUT_S)).goal.status == "active"
-        first = await client.request(begin(thread), TIMEOUT_S)
+        goal_set, first = await pursue(client, active, begin(thread))
+        assert goal_set.goal.status == "active"
         assert (await turn_end(client, thread)).id == first.turn.id  # the text joined the turn that the goal had begun
         second = (await until(client, "turn/started", thread)).body
         await box.shell("until [ $(wc -l < /app/ran) = 2 ]; do sleep 0.05; done")

@@ -18,9 +18,9 @@ from marathond.agents.codex.notices import NOTIFICATIONS
 from marathond.agents.codex.shapes import Wire, parse
 from marathond.agents.codex.story import Story
 from marathond.practice.script import Practice
-from tests.support.app_server import TIMEOUT_S, app_server, turn_end
+from tests.support.app_server import TIMEOUT_S, app_server, pursue, turn_end
 
-pytestmark = [pytest.mark.anyio, pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 RESULTS = {made.METHOD: made.RESULT for made in vars(messages).values() if isinstance(made, type) and hasattr(made, "METHOD")}
 SEEN = {
     "initialize",
@@ -100,7 +100,8 @@ def traffic_of(lines: list[Mapping[str, Any]]) -> Iterator[tuple[str, type[Wire]
 async def test_e03_a_renamed_field_is_an_error_that_names_it(docker_host: str, codex: Path) -> None:
     fault = {"kind": "status", "status": 400, "message": "no"}
     steps = [{"run": "echo one >> ran"}, {"say": "More to do."}, {"say": "Never said.", "fault": [fault]}]
-    script = Practice.model_validate({"script": [{"step": steps}]})
+    # By its text: the turn that the goal begins does nothing before it has the message.
+    script = Practice.model_validate({"script": [{"text": "Do it.", "step": steps}]})
     async with app_server(docker_host, codex, script, goals=True) as (box, _):
         folder, skill = "/app/.codex/skills/look", "---\\nname: look\\ndescription: looks\\n---\\n"
         await box.shell(f"mkdir -p {folder} && printf -- '{skill}' > {folder}/SKILL.md")
@@ -109,8 +110,7 @@ async def test_e03_a_renamed_field_is_an_error_that_names_it(docker_host: str, c
         await client.request(FeaturesList(limit=2), TIMEOUT_S)
         thread = (await client.request(ThreadStart(cwd="/app"), TIMEOUT_S)).thread.id
         goal = GoalSet(thread_id=thread, objective="Finish the task.", status="active", origin="user")
-        await client.request(goal, TIMEOUT_S)
-        await client.request(TurnStart(thread_id=thread, input=[TextInput(text="Do it.")], client_user_message_id="m"), TIMEOUT_S)
+        await pursue(client, goal, TurnStart(thread_id=thread, input=[TextInput(text="Do it.")], client_user_message_id="m"))
         assert [(await turn_end(client, thread)).status for _ in range(2)] == ["completed", "failed"]
         await client.aclose()
         client = await box.client()

@@ -15,7 +15,7 @@ from marathond.agents.codex.reach import Reach, connections_from_here, reached, 
 from marathond.core.model import Mount
 from tests.support.app_server import UID, Box, container
 
-pytestmark = [pytest.mark.anyio, pytest.mark.docker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 NAME = "ab" * 32
 FOLDER = f"/tmp/codex-daemon-{UID}"
 FRESH = f"rm -rf {FOLDER}; mkdir -m 700 {FOLDER}; chown {UID}:{UID} {FOLDER}"

@@ -5,6 +5,7 @@ Owns one container with one server, and the ways to look into it.  The client is
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +18,7 @@ import anyio
 
 from marathond.agents.codex.client import CodexClient, Event, connect
 from marathond.agents.codex.errors import ReachError
+from marathond.agents.codex.messages import GoalIs, GoalSet, TurnBegun, TurnStart
 from marathond.agents.codex.notices import OnTurnCompleted
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.shapes import Turn
@@ -28,8 +30,9 @@ from marathond.practice.play import Identity
 from marathond.practice.script import Practice
 from marathond.practice.server import PracticeServer, practising
 from tests.support.codex_turns import KEY, config
+from tests.support.rig import CALL_TIMEOUT_S
 
-PORT, UID, START_S, TIMEOUT_S = 18556, 1000, 60.0, 60.0
+PORT, UID, START_S, TIMEOUT_S = 18556, 1000, 240.0, 240.0
 NOT_YET = ("folder_missing", "socket_missing", "socket_refused")
 USER = f"{UID}:{UID}"
 
@@ -61,7 +64,7 @@ class Box:
 
     async def shell(self, script: str, user: str = USER) -> str:
         """The output of a script that must succeed."""
-        done = await self.engine.run_exec(self.container, ExecSpec(["sh", "-c", script], user=user), timeout_s=60)
+        done = await self.engine.run_exec(self.container, ExecSpec(["sh", "-c", script], user=user), timeout_s=TIMEOUT_S)
         assert done.exit_code == 0, done
         return done.output
 
@@ -101,7 +104,7 @@ class Box:
 async def container(docker_host: str, mounts: tuple[Mount, ...] = ()) -> AsyncIterator[Box]:
     """A container that idles, removed at the end."""
     async with AsyncExitStack() as stack:
-        engine = DockerEngine("test", docker_host)
+        engine = DockerEngine("test", docker_host, call_timeout_s=CALL_TIMEOUT_S)
         stack.push_async_callback(engine.aclose)
         image = await engine.inspect_image(base_image())
         assert image is not None, f"the engine has no image {base_image()}"
@@ -132,6 +135,12 @@ async def app_server(
             await box.shell(f"cat > /codex-home/config.toml <<'EOF'\n{text}EOF")
             await box.serve()
             yield box, provider
+
+
+async def pursue(client: CodexClient, goal: GoalSet, begin: TurnStart) -> tuple[GoalIs, TurnBegun]:
+    """Set the goal and say the message.  Both leave before the first is answered: 50 ms between them, and the goal's first turn asks the
+    model alone, so that what the message does is done by another turn than it names."""
+    return await asyncio.gather(client.request(goal, TIMEOUT_S), client.request(begin, TIMEOUT_S))
 
 
 async def until(client: CodexClient, method: str, thread_id: str | None = None) -> Event:
