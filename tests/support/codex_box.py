@@ -24,7 +24,7 @@ from marathond.practice.server import PracticeServer, practising
 from tests.support.codex_turns import KEY, Thread, config
 from tests.support.yard import Yard
 
-PORT, HOME, START_S = 18555, "/codex-home", 60.0
+PORT, HOME, START_S = 18555, "/codex-home", 240.0
 
 
 class BoxedCodex(Thread):

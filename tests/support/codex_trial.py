@@ -96,7 +96,7 @@ async def codex_trial(
     script: Practice,
     *,
     gate: Practice | None = None,
-    gate_s: float = 60.0,
+    gate_s: float = 300.0,
     files: Path | None = None,
     loopx: Path | None = None,
 ) -> AsyncIterator[Trial]:
@@ -112,7 +112,7 @@ async def codex_trial(
         staged = {PACKAGE: codex_tree().root, **({} if loopx is None else {LOOPX_PACKAGE: loopx})}
         mounts = (*standard_mounts(run), *agent.mounts(read, arm, run, staged))
         container = await yard.container(read, mounts)
-        stack.push_async_callback(yard.engine.remove_container, container)
+        stack.push_async_callback(yard.remove, container)  # gone before the folders below it are
         if files is not None:
             await yard.engine.put_tree(container, files, "/")
         seen = await yard.engine.inspect_container(container)

@@ -14,7 +14,7 @@ from marathond.ports.agent import AgentEnd
 from marathond.ports.engine import ExecSpec
 from tests.support.codex_trial import Trial
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Driven:
 
     async def shell(self, script: str) -> str:
         env = self.trial.env
-        return (await env.engine.run_exec(env.container_id, ExecSpec(("sh", "-c", script), user="0"), timeout_s=60)).output
+        return (await env.engine.run_exec(env.container_id, ExecSpec(("sh", "-c", script), user="0"), timeout_s=PATIENCE_S)).output
 
     async def holds(self, script: str) -> None:
         """Until the script exits 0 in the container."""
