@@ -220,7 +220,7 @@ class PrivateEngine:
                 )
             os.close(ready_w)
             ready_w = -1
-            if not select.select([ready], [], [], 10.0)[0] or os.read(ready, 1) != b"1":
+            if not select.select([ready], [], [], START_DEADLINE_S)[0] or os.read(ready, 1) != b"1":
                 log = self.home / "slirp4netns.log"
                 raise SetupError(f"slirp4netns did not come up; whole log: {log}", tail(log))
         finally:
@@ -272,8 +272,9 @@ class PrivateEngine:
     def _end_stragglers(self) -> None:
         """Processes that outlived dockerd: of our control groups (containers) and of our mount namespace (shims, strays of the command)."""
         groups = [root / f"marathond-demo-{self.id}" for root in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/"))]
-        tree = [folder for group in groups if group.is_dir() for folder in (*group.rglob("*/"), group)]
-        pids = {int(pid) for folder in tree if folder.is_dir() for pid in _members(folder)}
+        # os.walk: a shim that is just ending removes its groups, and a glob breaks on one that vanishes while it looks.
+        tree = [Path(path) for group in groups for path, _, _ in os.walk(group)]
+        pids = {int(pid) for folder in tree for pid in _members(folder)}
         if self._mount_ns:
             pids |= set(processes_in("mnt", self._mount_ns))
         if count := end_all(sorted(pids)):
