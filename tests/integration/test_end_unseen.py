@@ -18,12 +18,14 @@ from marathond.core.text import span
 from marathond.ledger.connect import connect
 from marathond.practice.script import Practice
 from tests.support.model_rig import model_rig
+from tests.support.outcome import wait_for
 from tests.support.process_rig import ProcessRig
 from tests.support.rig import make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
-LIMIT_S = 30.0
+LIMIT_S = 45.0
+"""Long enough for three agents to begin on a busy machine; the tests wait for its end."""
 WAIT = "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"
 ARMS = {
     "ends": {"kind": "command", "argv": ["sh", "-c", f"{WAIT}; exit 3"]},
@@ -53,9 +55,7 @@ class Away:
             (folder / "logs" / "artifacts" / "go").touch()
 
     async def until(self, *arms: str) -> None:
-        with anyio.fail_after(240):
-            while not all(self.status(arm).exists() for arm in arms):  # noqa: ASYNC110 - the container writes it
-                await anyio.sleep(0.05)
+        await wait_for(lambda: all(self.status(arm).exists() for arm in arms))
 
     def started_s(self, arm: str) -> float:
         sql = "SELECT started_mono_ms FROM trial_agent JOIN trial USING (trial_id) JOIN arm USING (arm_id) WHERE arm.name = ?"
@@ -63,8 +63,10 @@ class Away:
 
     def took_s(self, arm: str) -> tuple[float, float]:
         """At least and at most."""
-        ended_s = time.monotonic() - (time.time() - self.status(arm).stat().st_mtime)
-        return self.let_go_s - self.started_s(arm) - 0.1, ended_s - self.started_s(arm) + 0.1
+        # The wall clock first: a host that leaves this process standing between the two only makes the bound wider.
+        ended_s = self.status(arm).stat().st_mtime - time.time()
+        ended_s += time.monotonic()
+        return self.let_go_s - self.started_s(arm) - 0.5, ended_s - self.started_s(arm) + 0.5
 
 
 async def began(rig: ProcessRig) -> Away:
@@ -141,10 +143,10 @@ async def test_c19_what_a_daemon_was_about_to_end_when_it_was_killed_did_not_end
         await rig.agent_runs(1)
         await rig.kill()
         session = int(rig.one("SELECT value FROM trial_fact WHERE name = 'agent session'"))
+        started_s = rig.one("SELECT started_mono_ms FROM trial_agent") / 1000
         with closing(connect(rig.ledger_path, mode="rw")) as conn:
-            at_ms = time.time_ns() // 1_000_000
+            cut_s, at_ms = time.monotonic() - started_s, time.time_ns() // 1_000_000
             conn.execute("INSERT INTO trial_fact VALUES (1, 'ended by us', 'deadline', 'said before it was done', ?)", (at_ms,))
-        cut_s = time.monotonic() - rig.one("SELECT started_mono_ms FROM trial_agent") / 1000
         kill_session(session)
         await anyio.sleep(3.0)
         await rig.start()
@@ -154,37 +156,38 @@ async def test_c19_what_a_daemon_was_about_to_end_when_it_was_killed_did_not_end
         assert abs(agent_s - cut_s) < 1
 
 
-@pytest.mark.parametrize("drive", ["turn", "goal"])
-async def test_c19_a_turn_that_ended_while_nobody_listened_ended_when_codex_says(docker_host: str, tmp_path: Path, drive: str) -> None:
+def rollouts(run: Path) -> list[str]:
+    """What codex has written of its conversations.  By os.walk, for a glob breaks on a folder that vanishes while it looks."""
+    paths = [Path(folder) / name for folder, _, names in os.walk(run) for name in names if name.startswith("rollout-")]
+    return [path.read_text(errors="replace") for path in paths]
+
+
+async def test_c19_a_turn_that_ended_while_nobody_listened_ended_when_codex_says(docker_host: str, tmp_path: Path) -> None:
     """Its server goes on without a turn, past the deadline and into the next life."""
-    limit_s = 60.0
+    limit_s = 90.0
     step = {"run": "cd /logs/artifacts; touch begun; while [ ! -e go ]; do sleep 0.05; done"}
     task = make_task(tmp_path, "task", instruction="TASK-held: do it.\n", agent_s=limit_s)
     script = Practice.model_validate({"script": [{"text": "TASK-held:", "step": [step]}]})
-    async with model_rig(docker_host, [task], {"a": {"kind": "codex", "drive": drive}}, script) as rig:
-        run = rig.root / "state" / "r" / "t0001"
-
-        async def until(words: str) -> None:
-            with anyio.fail_after(120):
-                while not any(words in path.read_text() for path in run.rglob("rollout-*.jsonl")):  # noqa: ASYNC110 - codex writes it
-                    await anyio.sleep(0.05)
-
-        with anyio.fail_after(120):
-            while not (run / "logs" / "artifacts" / "begun").exists():  # noqa: ASYNC110 - the container writes it
-                await anyio.sleep(0.05)
+    arms = {drive: {"kind": "codex", "drive": drive} for drive in ("turn", "goal")}
+    async with model_rig(docker_host, [task], arms, script) as rig:
+        runs = {trial: rig.root / "state" / "r" / f"t{trial:04d}" for trial in (1, 2)}
+        await wait_for(lambda: all((run / "logs" / "artifacts" / "begun").exists() for run in runs.values()))
         await rig.kill()
-        go_s, started_s = time.monotonic(), rig.one("SELECT started_mono_ms FROM trial_agent") / 1000
-        (run / "logs" / "artifacts" / "go").touch()
-        await until('"task_complete"')
+        go_s, started_s = time.monotonic(), {trial: ms / 1000 for trial, ms in rig.sql("SELECT trial_id, started_mono_ms FROM trial_agent")}
+        for run in runs.values():
+            (run / "logs" / "artifacts" / "go").touch()
+        await wait_for(lambda: all(any('"task_complete"' in text for text in rollouts(run)) for run in runs.values()))
         over_s = time.monotonic()
-        assert over_s - started_s < limit_s - 2, "the host was too slow for this to say anything"
-        await anyio.sleep(max(0.0, started_s + limit_s + 8 - time.monotonic()))
+        assert over_s - min(started_s.values()) < limit_s - 2, "the host was too slow for this to say anything"
+        await anyio.sleep(max(0.0, max(started_s.values()) + limit_s + 8 - time.monotonic()))
         await rig.start()
         await rig.until_done()
-        assert rig.sql("SELECT state FROM trial") == [("scored",)], rig.story()
-        ((_, ended_by, agent_s, overrun_s, budget_ended, source),) = rig.sql(ROW)
-        assert (ended_by, overrun_s, budget_ended, source) == ("agent", 0.0, 0, "codex"), rig.story()
-        assert go_s - started_s - 1 <= agent_s <= over_s - started_s + 0.1  # codex tells whole seconds
-        receipt = json.loads(rig.one("SELECT receipt_json FROM receipt"))
-        assert receipt["time"]["ran_ms"] == round(agent_s * 1000)
-        assert "(by codex's word of its last turn: nobody looked all the time)" in await shown(rig, "t0001")
+        assert rig.sql("SELECT state FROM trial") == [("scored",)] * 2, rig.story()
+        rows = {row[0]: row[1:] for row in rig.sql(ROW)}
+        for arm, trial in rig.sql("SELECT arm.name, trial_id FROM trial JOIN arm USING (arm_id)"):
+            ended_by, agent_s, overrun_s, budget_ended, source = rows[arm]
+            assert (ended_by, overrun_s, budget_ended, source) == ("agent", 0.0, 0, "codex"), rig.story()
+            assert go_s - started_s[trial] - 1.5 <= agent_s <= over_s - started_s[trial] + 0.5  # codex tells whole seconds
+            receipt = json.loads(rig.one("SELECT receipt_json FROM receipt WHERE trial_id = ?", trial))
+            assert receipt["time"]["ran_ms"] == round(agent_s * 1000)
+            assert "(by codex's word of its last turn: nobody looked all the time)" in await shown(rig, f"t{trial:04d}")
