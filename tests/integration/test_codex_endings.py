@@ -47,12 +47,14 @@ for round in 1 2 3; do
         printf 'POST /v1/responses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n' "$1" >&$fd
         all="$all $fd"
     done
+    echo "$round" >>/crowded
     sleep 55
     for fd in $all; do exec {fd}>&-; done
     all=
 done
 END
 setsid bash /crowd "$key" >/dev/null 2>&1 &
+until [ -s /crowded ]; do sleep 0.1; done
 sleep 2
 """
 

@@ -41,7 +41,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     root = tmp_path_factory.mktemp("tasks")
     tasks = [make_task(root, name, instruction=f"TASK-{name}: do it.\n", agent_s=300.0, test=TEST) for name in FAULTS]
     practice = Practice.model_validate({"speed": 80, "script": [script(task) for task in FAULTS]})
-    with model_campaign(docker_host, tasks, ARMS, practice, overrides={"gateway.hold_s": HOLD_S}, patience_s=300.0) as ran:
+    with model_campaign(docker_host, tasks, ARMS, practice, overrides={"gateway.hold_s": HOLD_S}, patience_s=400.0) as ran:
         yield ran
 
 
