@@ -95,6 +95,7 @@ def placed_words(placed: BlockBasis) -> str:
     """Why the block is where it is in its replicate."""
     limit = "no limit" if placed.limit_s is None else f"limit {span(round(placed.limit_s * 1000))}"
     took = "no trial of the task before" if placed.mean_s is None else f"{plural(placed.trials, 'trial')} before"
+    took += f" ({placed.elsewhere} in other campaigns)" if placed.elsewhere else ""
     took += "" if placed.mean_s is None else f" took {span(round(placed.mean_s * 1000))} on the mean"
     half = ", shorter half first" if placed.short_first else ""
     return f"place {placed.place} of {placed.blocks} in replicate {placed.replicate}: {limit}; {took}{half}"

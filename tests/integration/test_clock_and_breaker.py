@@ -40,7 +40,8 @@ def let_end(rig: Rig, status: int, arm: str = "%") -> None:
     for (trial,) in rig.sql("SELECT trial FROM v_trial WHERE state = 'preparing' AND arm LIKE ?", arm):
         folder = rig.root / "state" / "r" / trial / "logs" / "artifacts"
         (folder / "going").write_text(str(status))
-        (folder / "going").rename(folder / "go")  # said again and again: a file that is written anew is empty for a moment, which reads as 0
+        # In one step, for it is said again and again: a file that is written anew is empty for a moment, and that reads as 0.
+        (folder / "going").rename(folder / "go")
 
 
 async def end_all(rig: Rig, status: int) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.bench.makespan import ARMS, REPLICATES, Campaign, Found, limits, lines, lower_bound, measure, picks, public, rows
+from tests.bench.makespan import ARMS, REPLICATES, Campaign, Found, elsewhere, limits, lines, lower_bound, measure, picks, public, rows
 
 
 @cache
@@ -33,6 +33,23 @@ def test_the_learned_order_ends_soon_after_the_lower_bound() -> None:
     assert all(each.ratios and min(each.ratios) >= 1 for each in seen.values())
     text = "\n".join(lines(list(seen.values())))
     assert f"{seen[24].median:.3f}" in text and len(rows(list(seen.values()))) == 4
+
+
+def test_with_earlier_campaigns_of_the_same_tasks_in_the_ledger_it_ends_sooner() -> None:
+    seen = found("earlier")
+    assert seen[12].median <= 1.012 and seen[12].p90 <= 1.02
+    assert seen[24].median <= 1.026 and seen[24].p90 <= 1.05
+    assert all(each.median < alone.median for each, alone in zip(seen.values(), found("learned").values(), strict=True))
+
+
+def test_nothing_of_the_campaign_s_own_arms_is_known_before_it_begins() -> None:
+    first = next(iter(picks(1)))
+    before = elsewhere({arm for _, arm, _ in first})
+    assert all(each.trials == (13 - ARMS) * REPLICATES for each in before.values()) and before.keys() == limits().keys()
+    everybody, own = elsewhere(()), dict.fromkeys(before, 0)
+    for (task, _, _), took_s in first.items():
+        own[task] += round(took_s * 1000)
+    assert all(before[task].total_ms + own[task] == everybody[task].total_ms for task in own)
 
 
 def test_a_free_order_that_knows_everything_meets_the_bound() -> None:

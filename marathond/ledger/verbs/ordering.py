@@ -1,8 +1,8 @@
 """The planned places of cells.
 
 Owns ``cell.ordinal``: all places when a campaign is submitted or its order changes, and the places of one replicate when it begins and
-takes from the trials before it how long its tasks last.  A replicate that has begun keeps the order of its blocks.  The rules are in
-core/order.py; no arm's name or duration reaches them.
+takes from the trials before it, of this campaign and of others in the ledger, how long its tasks last.  A replicate that has begun keeps
+the order of its blocks.  The rules are in core/order.py; no arm's name or duration reaches them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from marathond.ledger.verbs.stored import arms_of
 LEARNED_FROM = 10_000
 """The newest trials of a campaign from which lengths are learned: read in some 20 ms, once per replicate."""
 
+ELSEWHERE = 200
+"""Of each task, the trials of other campaigns from which lengths are learned."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockBasis:
     """``place`` of the ``blocks`` of its replicate, counted from 1, and by what it got there, in seconds.
 
-    ``trials`` that had ended, ``mean_s`` of them (None: there was none); ``short_first``: the replicate's shorter half went first.
+    ``trials`` that had ended, ``elsewhere`` of them in other campaigns, ``mean_s`` of all (None: there was none); ``short_first``: the
+    replicate's shorter half went first.
     """
 
     replicate: int
@@ -36,6 +40,7 @@ class BlockBasis:
     trials: int
     mean_s: float | None
     short_first: bool
+    elsewhere: int = 0
 
 
 def reorder(c: sqlite3.Connection, campaign_id: int, *, order: str, seed: int) -> int:
@@ -96,9 +101,10 @@ def begin(c: sqlite3.Connection, campaign_id: int, replicate: int, *, slots: int
         places: dict[str, int] = {}
         for row in rows:
             places[row["task"]] = min(row["ordinal"], places.get(row["task"], row["ordinal"]))
-        _note(c, campaign_id, replicate, sorted(places, key=places.__getitem__), limits, {}, short_first=False, now_ms=now_ms)
+        _note(c, campaign_id, replicate, sorted(places, key=places.__getitem__), limits, {}, {}, short_first=False, now_ms=now_ms)
         return 0
-    lasted = _lasted(c, campaign_id)
+    elsewhere = _lasted_elsewhere(c, campaign_id)
+    lasted = _together(_lasted(c, campaign_id), elsewhere)
     last = scalar(c, "SELECT max(replicate) FROM block WHERE campaign_id = ?", (campaign_id,))
     short_first = replicate == last - 1 and short_half_first(lasted, cells=_cells(c, campaign_id, last), slots=slots)
     tasks = block_order(limits, lasted, replicate=replicate, seed=seed, short_first=short_first)
@@ -110,7 +116,7 @@ def begin(c: sqlite3.Connection, campaign_id: int, replicate: int, *, slots: int
         (place, row["cell_id"]) for place, key in zip(free, ordered, strict=True) if (row := at[key.task, key.arm])["ordinal"] != place
     ]
     c.executemany("UPDATE cell SET ordinal = ? WHERE cell_id = ?", moves)
-    _note(c, campaign_id, replicate, tasks, limits, lasted, short_first=short_first, now_ms=now_ms)
+    _note(c, campaign_id, replicate, tasks, limits, lasted, elsewhere, short_first=short_first, now_ms=now_ms)
     return len(moves)
 
 
@@ -119,9 +125,9 @@ def basis(c: sqlite3.Connection, campaign_id: int, replicate: int, task: str) ->
     said = _noted(c, campaign_id)
     if said is None or said["replicate"] != replicate:
         return None
-    for place, (name, limit_s, trials, mean_s) in enumerate(said["blocks"], start=1):
+    for place, (name, limit_s, trials, mean_s, *more) in enumerate(said["blocks"], start=1):  # an older version noted no more
         if name == task:
-            return BlockBasis(replicate, place, len(said["blocks"]), limit_s, trials, mean_s, said["short_first"])
+            return BlockBasis(replicate, place, len(said["blocks"]), limit_s, trials, mean_s, said["short_first"], *more)
     return None
 
 
@@ -137,6 +143,42 @@ JOIN task USING (task_id) GROUP BY task_id"""
 def _lasted(c: sqlite3.Connection, campaign_id: int) -> dict[str, Lasted]:
     rows = c.execute(_LASTED, (campaign_id, LEARNED_FROM)).fetchall()
     return {row["task"]: Lasted(row["n"], row["total_ms"], row["longest_ms"]) for row in rows}
+
+
+# The same task by its name and, where both are known, its content: one that was imported has no folder.  Newest campaign first.
+_NAMESAKES = """
+SELECT other.task_id, other.name AS task
+FROM task AS mine JOIN task AS other ON other.name = mine.name AND other.campaign_id <> mine.campaign_id
+WHERE mine.campaign_id = ? AND coalesce(other.digest = mine.digest, TRUE)
+ORDER BY other.campaign_id DESC"""
+
+# What was imported was claimed and released in the moment of its import; how long its agent took is what its source says.
+_LASTED_OF = """
+SELECT count(*) AS n, sum(took_ms) AS total_ms, max(took_ms) AS longest_ms
+FROM (SELECT CASE WHEN imported_trial.trial_id IS NULL THEN released_at_ms - claimed_at_ms ELSE agent_ms END AS took_ms
+      FROM block CROSS JOIN cell ON cell.block_id = block.block_id
+          CROSS JOIN trial ON trial.cell_id = cell.cell_id AND state <> 'voided' AND state IN ('scored', 'review')
+          CROSS JOIN claim ON claim.claim_id = trial.claim_id LEFT JOIN imported_trial ON imported_trial.trial_id = trial.trial_id
+      WHERE block.task_id = ? AND took_ms >= 0 LIMIT ?)"""
+
+
+def _lasted_elsewhere(c: sqlite3.Connection, campaign_id: int) -> dict[str, Lasted]:
+    """The same tasks in this ledger's other campaigns, imported ones too: what is known of a task before any trial of this one."""
+    found: dict[str, Lasted] = {}
+    for row in c.execute(_NAMESAKES, (campaign_id,)).fetchall():
+        left = ELSEWHERE - (found[row["task"]].trials if row["task"] in found else 0)
+        seen = one(c, _LASTED_OF, (row["task_id"], left)) if left else None
+        if seen is not None and seen["n"]:
+            found = _together(found, {row["task"]: Lasted(seen["n"], seen["total_ms"], seen["longest_ms"])})
+    return found
+
+
+def _together(one: Mapping[str, Lasted], two: Mapping[str, Lasted]) -> dict[str, Lasted]:
+    both = {**one, **two}
+    for task in one.keys() & two.keys():
+        a, b = one[task], two[task]
+        both[task] = Lasted(a.trials + b.trials, a.total_ms + b.total_ms, max(a.longest_ms, b.longest_ms))
+    return both
 
 
 def _cells(c: sqlite3.Connection, campaign_id: int, replicate: int) -> int:
@@ -164,12 +206,16 @@ def _note(
     tasks: Sequence[str],
     limits_s: Mapping[str, float | None],
     lasted: Mapping[str, Lasted],
+    elsewhere: Mapping[str, Lasted],
     *,
     short_first: bool,
     now_ms: int,
 ) -> None:
+    def trials(of: Mapping[str, Lasted], task: str) -> int:
+        return of[task].trials if task in of else 0
+
     blocks = [
-        (task, limits_s[task], lasted[task].trials if task in lasted else 0, lasted[task].mean_s if task in lasted else None)
+        (task, limits_s[task], trials(lasted, task), lasted[task].mean_s if task in lasted else None, trials(elsewhere, task))
         for task in tasks
     ]
     said = {"replicate": replicate, "short_first": short_first, "blocks": blocks}
