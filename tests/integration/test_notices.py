@@ -96,7 +96,7 @@ def pids(folder: Path) -> list[int]:
 def runs_still(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between our opening the file and reading it
         return False
 
 

@@ -68,9 +68,15 @@ def house() -> Iterator[Scratch]:
 
 async def until(tab: browser.Tab, script: str) -> Any:
     with anyio.fail_after(120):
-        while not (value := await tab.evaluate(script)):  # noqa: ASYNC110 - the page's word
+        while True:
+            try:
+                if value := await tab.evaluate(script):
+                    return value
+            except RuntimeError as error:
+                # A page that just gives way to the next one takes along what it was asked: "Inspected target navigated or closed", …
+                if not any(words in str(error) for words in ("navigated or closed", "execution context", "Execution context")):
+                    raise
             await asyncio.sleep(0.1)
-    return value
 
 
 async def key(tab: browser.Tab, name: str) -> None:

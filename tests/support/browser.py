@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import os
-import select
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -141,34 +141,33 @@ class Chromium:
         argv = [program(), *FLAGS, f"--user-data-dir={self._profile / 'profile'}", "about:blank"]
         # Killed, it leaves its lock's folder behind: in ours, not in everybody's.
         env = os.environ | {"HOME": str(self._profile), "TMPDIR": str(self._profile)}
-        self._process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, start_new_session=True
-        )
+        # A file and no pipe: nobody reads on once the address was told, and a browser with much to say would stand still.
+        self._said = self._profile / "said"
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=env, start_new_session=True
+            )
 
     def __enter__(self) -> Chromium:
         return self
 
     def address(self) -> str:
         """Of its DevTools socket, which it tells on stderr.  :raises RuntimeError: it did not start."""
-        pipe = self._process.stderr
-        assert pipe is not None
-        told = b""
-        while select.select([pipe], [], [], START_S)[0]:
-            part = os.read(pipe.fileno(), 65536)
-            told += part
+        end = time.monotonic() + START_S
+        while True:
+            over = self._process.poll() is not None or time.monotonic() > end
+            told = self._said.read_bytes()
             for line in told.split(b"\n")[:-1]:
                 if line.startswith(b"DevTools listening on "):
                     return line.removeprefix(b"DevTools listening on ").decode().strip()
-            if not part:
-                break
-        raise RuntimeError(f"the browser did not start: {told[-2000:].decode(errors='replace')}")
+            if over:
+                raise RuntimeError(f"the browser did not start: {told[-2000:].decode(errors='replace')}")
+            time.sleep(0.05)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
         shutil.rmtree(self._profile, ignore_errors=True)
 
 
