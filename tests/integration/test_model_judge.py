@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.model_agent import ASK
-from tests.support.model_rig import ModelRan, model_campaign
+from tests.support.model_rig import ModelRan, files_with, model_campaign
 from tests.support.rig import make_task
 
 pytestmark = pytest.mark.docker
@@ -80,9 +80,8 @@ def test_there_is_no_way_to_the_judge_before_verification_nor_after(ran: ModelRa
 def test_c14_neither_key_reaches_a_verifier(ran: ModelRan) -> None:
     seen = (ran.folder("judged", "early") / "verifier" / "env").read_text()
     assert "OPENAI_BASE_URL=http://127.0.0.1:8792/v1" in seen and "OPENAI_API_KEY=mt-" in seen
-    everywhere = [path for path in ran.rig.root.rglob("*") if path.is_file() and path.suffix != ".key"]
     for key in (ran.rig.key, ran.rig.judge_key, "sk-the-daemons-own"):
-        assert [path for path in everywhere if key.encode() in path.read_bytes()] == []
+        assert [path for path in files_with(key, ran.rig.root) if path.suffix != ".key"] == []
     assert "OPENAI_API_KEY" not in (ran.folder("plain", "early") / "verifier" / "env").read_text()
 
 

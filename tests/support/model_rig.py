@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +41,17 @@ from tests.support.rig import PATIENCE_S, Rig
 
 UP_S = 180.0
 MODEL = "gpt-5.5"
+
+
+def files_with(key: str, folder: Path) -> list[Path]:
+    """Plain files below it that hold the key.  What a living daemon or gateway takes away while we look (a file that is written aside, the
+    run directory of an exported trial) holds nothing."""
+    found = []
+    for path in (Path(where, name) for where, _, names in os.walk(folder) for name in names):
+        with suppress(FileNotFoundError):
+            if path.is_file() and not path.is_symlink() and key.encode() in path.read_bytes():
+                found.append(path)
+    return found
 
 
 class GatewayProcess:
