@@ -209,7 +209,8 @@ async def test_c04_c05_c11_c12_c16_all_gates_pass_and_leave_nothing(docker_host:
 async def daemon_up(bench: Bench) -> None:
     """Some call has begun LoopX's daemon, and it goes on."""
     await call(bench.env, "/srv", *common(OF_A_CALL), "bootstrap", "--goal-id", "g", "--objective", "Go on.", "--no-global-sync")
-    assert len(await bench.running()) == 1, "LoopX's daemon does not outlive its call any more: these tests have lost their reason"
+    # Not counted: what of the call itself ends a moment after it answered may still be seen beside the daemon.
+    assert await bench.running(), "LoopX's daemon does not outlive its call any more: these tests have lost their reason"
 
 
 def common(state: goal.Paths) -> tuple[str, ...]:
@@ -373,5 +374,6 @@ async def test_a_process_of_loopx_that_is_left(bench: Bench, monkeypatch: pytest
     with pytest.raises(GateFailed) as failure:
         await gates.nothing_left(bench.env)
     assert failure.value.code == "loopx_left" and profile.NODE in failure.value.detail
+    monkeypatch.setattr(gates, "LEFT_S", 60.0)  # who was killed a moment ago may be about to end
     await engine.kill([p for p in await engine.processes(container) if profile.NODE in p.argv])
     await gates.nothing_left(bench.env)

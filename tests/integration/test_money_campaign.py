@@ -71,10 +71,11 @@ async def test_f13_caps_of_trial_and_campaign(docker_host: str, tmp_path: Path) 
             await rig.kill()
             rig.overrides["money.campaign_cap_usd"] = 10_000.0
             await rig.start()
-            await rig.until("SELECT count(*) = 3 FROM trial")
+            await rig.until("SELECT count(*) >= 3 FROM trial")
             await rig.until("SELECT count(*) = 0 FROM finding WHERE code LIKE 'money_%' AND closed_at_ms IS NULL")
     lines = (await anyio.Path(tmp_path / "told").read_text()).splitlines()
-    told = {json.loads(line)["title"] for line in lines}
+    messages = map(json.loads, lines)
+    told = {message["title"] for message in messages if message["kind"] == "money"}  # a gateway that starts slowly is told of, too
     assert told == {"money: money_80 campaign", "money: money_cap campaign"}
 
 

@@ -28,7 +28,7 @@ from tests.support.prebuilds import (
     write_config,
 )
 from tests.support.published import printed
-from tests.support.rig import BASE_IMAGE, Rig, make_task
+from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = pytest.mark.docker
 
@@ -249,5 +249,6 @@ def test_b14_a_context_that_is_edited_while_it_is_built_gives_no_image_its_name(
     assert run.code == 1 and row["outcome"] == "image_build_failed" and "environment/ changed while its image was built" in row["detail"]
     assert image_of(docker_host, before) is None and image_of(docker_host, tag_of(task)) is None
     label = (task / "environment" / "Dockerfile").read_text().split("marathond.test=")[1].split()[0]
-    status, left = Docker(docker_host).call("GET", '/images/json?filters={"label":["marathond.test=' + label + '","marathond.context"]}')
+    named = '/images/json?filters={"label":["marathond.test=' + label + '","marathond.context"]}'
+    status, left = Docker(docker_host).call("GET", named, CALL_TIMEOUT_S)
     assert (status, left) == (200, [])

@@ -147,7 +147,7 @@ def test_an_npm_that_hangs_is_ended(tmp_path: Path, registry: Registry) -> None:
     folder = tmp_path / "fetch"
     with pytest.raises(StageError, match="within 2 s"):
         npm.fetch("@openai/codex@0.171.0-linux-x64", folder, lambda _: None, "codex.folder", deadline_s=2.0)
-    assert not processes_below(folder)
+    assert gone(folder), processes_below(folder)
 
 
 def test_disk_full_under_npm(wanted: store.Wanted, registry: Registry, small_disk: Path) -> None:
@@ -165,7 +165,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     point.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)], check=True)
     yield point
-    subprocess.run(["umount", str(point)], check=True)
+    subprocess.run(["umount", "--lazy", str(point)], check=True)  # an npm that has just failed may still stand in it
 
 
 def processes_below(path: Path) -> list[int]:

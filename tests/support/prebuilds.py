@@ -29,7 +29,7 @@ from marathond.flow.images import image_tag
 from marathond.tasks.digest import context_digest
 from tests.support.buildx_env import buildx
 from tests.support.published import printed
-from tests.support.rig import BASE_IMAGE, make_task
+from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S, make_task
 
 PATIENCE_S = 180.0
 MOUNT = "--mount=type=tmpfs,target=/t "
@@ -63,20 +63,20 @@ def tag_of(task: Path) -> str:
 
 def image_of(docker_host: str, ref: str) -> dict[str, Any] | None:
     """``GET /images/{ref}/json``."""
-    status, answer = Docker(docker_host).call("GET", f"/images/{ref}/json")
+    status, answer = Docker(docker_host).call("GET", f"/images/{ref}/json", CALL_TIMEOUT_S)
     assert status in (200, 404), answer
     return dict(answer) if status == 200 else None
 
 
 def history_of(docker_host: str, ref: str) -> str:
-    status, answer = Docker(docker_host).call("GET", f"/images/{ref}/history")
+    status, answer = Docker(docker_host).call("GET", f"/images/{ref}/history", CALL_TIMEOUT_S)
     assert status == 200, answer
     return json.dumps(answer)
 
 
 def remove_images(docker_host: str, refs: Sequence[str]) -> None:
     for ref in refs:
-        Docker(docker_host).call("DELETE", f"/images/{ref}?force=1")
+        Docker(docker_host).call("DELETE", f"/images/{ref}?force=1", CALL_TIMEOUT_S)
 
 
 class Nap:
