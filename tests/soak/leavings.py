@@ -65,4 +65,4 @@ def _socket_files(folder: Path) -> Iterable[str]:
 
 
 def _output(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=240).stdout
