@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from marathond.core.errors import Refused
 from marathond.engine.docker import DockerEngine
-from tests.support.rig import Rig, make_task
+from tests.support.rig import CALL_TIMEOUT_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 NOP = {"kind": "nop"}
@@ -63,9 +64,9 @@ async def test_f07_a_campaign_folder_of_another_ledger_is_refused(docker_host: s
 
 
 async def test_b02_other_peoples_ipv6_networks_disturb_nobody(docker_host: str, tmp_path: Path) -> None:
-    engine = DockerEngine("local", docker_host)
-    config = {"Driver": "default", "Config": [{"Subnet": "fd00:dead:beef::/64"}]}
-    body = {"Name": f"foreign6-{os.getpid()}", "EnableIPv6": True, "IPAM": config}
+    engine, mine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S), secrets.token_hex(2)
+    config = {"Driver": "default", "Config": [{"Subnet": f"fd00:dead:{mine}::/64"}]}  # another run of the tests may use the same engine
+    body = {"Name": f"foreign6-{mine}-{os.getpid()}", "EnableIPv6": True, "IPAM": config}
     foreign = (await engine._client.request("network.create", "POST", "networks/create", body=body))["Id"]
     try:
         async with Rig(docker_host, tasks=[make_task(tmp_path, "net", network="public")], arms={"nop": NOP}) as rig:
@@ -94,7 +95,7 @@ async def test_f02_a_trial_of_the_last_campaign_is_finished_by_its_own_rules_and
         await rig.until_done()
         assert rig.sql("SELECT campaign, arm, state FROM v_trial ORDER BY trial") == [("test", "old", "scored"), ("next", "new", "scored")]
         limits = rig.sql("SELECT limit_origin FROM verification ORDER BY trial_id")
-        assert limits == [("task 30 x 1.0",), ("task 30 x 7.0",)]
+        assert limits == [("task 200 x 1.0",), ("task 200 x 7.0",)]
         for name in ("test", "next"):
             result = json.loads((rig.root / "out" / name / "result.json").read_text())
             assert result["stats"]["n_completed_trials"] == 1

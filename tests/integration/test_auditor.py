@@ -116,7 +116,8 @@ async def hit(house: House) -> None:
     await house.auditor.look()
 
 
-async def test_f08_the_last_words_of_a_daemon_are_about_all_its_trials(house: House) -> None:
+async def test_f08_the_last_words_of_a_daemon_are_about_all_its_trials(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditor, "LAST_S", 120.0)  # that it is bounded is not what is shown here, and two seconds a loaded machine may need
     assert await house.auditor.look_if_due()
     async with anyio.create_task_group() as group:
         group.start_soon(house.auditor.run)

@@ -52,6 +52,10 @@ def short() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+ASKS_S, ENDS_S = "30", "300"
+"""Seconds, as they are typed.  Within the first an agent must have asked its model (else its bird is ``wrong``), and all of it is waited
+for; within the second a conversation must be over.  Either takes one on an idle machine."""
+
 CREDENTIAL = 'key_credential = "provider"'
 """The key as the gateway's unit has it, and nobody else."""
 
@@ -149,11 +153,11 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     tmp_path: Path, short: Path, docker_host: str, provider: PracticeServer
 ) -> None:
     config = write_config(short, docker_host, provider.url, [make_task(tmp_path, "t", agent_s=300)])
-    done = ctl(config, "canary", "--deadline", "8", "--json")
+    done = ctl(config, "canary", "--deadline", ASKS_S, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     found = printed("canary", done.stdout)["arms"]
     assert {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"], bird["verdict"]) for bird in found} == dict.fromkeys(
-        ("plain", "goal"), ("deadline", "8 s: own", "scored", "ok")
+        ("plain", "goal"), ("deadline", f"{ASKS_S} s: own", "scored", "ok")
     )
     assert all(bird["requests"] for bird in found) and provider.tally("t1").requests == 0  # the configured provider was not asked
     # The same against the configured one: it takes the real key, and without a price there is no cap, without a cap nothing is begun.
@@ -164,7 +168,7 @@ def test_c15_the_canary_sees_every_arm_through_its_own_deadline(
     refused = ctl(config, "canary", "--provider", "real", "--max-usd", "1")
     assert refused.returncode != 0 and "money.prices" in refused.stderr
     config.write_text(config.read_text() + f'[money.prices."{MODEL}"]\ninput = 1.0\noutput = 1.0\n')
-    real = ctl(config, "canary", "--provider", "real", "--max-usd", "1", "--deadline", "20", "--json")
+    real = ctl(config, "canary", "--provider", "real", "--max-usd", "1", "--deadline", ENDS_S, "--json")
     # This provider's model says "Done." at once: a plain conversation is over then, and the canary does not call that a spent budget.
     assert real.returncode == 4, real.stderr + real.stdout
     verdicts = {bird["arm"]: (bird["verdict"], bird["ended_by"]) for bird in printed("canary", real.stdout)["arms"]}
@@ -180,11 +184,11 @@ def test_c15_all_five_arms_are_seen_through_the_same_deadline(
     assert accepted.returncode == 0, accepted.stderr + accepted.stdout
     told = printed("verify-envs", accepted.stdout)
     assert [(cell["outcome"], "loopx quota: " in cell["detail"]) for cell in told["cells"]] == [("ok", True)] and told["requests"] == 0
-    done = ctl(config, "canary", "--deadline", "12", "--json")
+    done = ctl(config, "canary", "--deadline", ASKS_S, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     birds = {bird["arm"]: (bird["ended_by"], bird["limit"], bird["state"]) for bird in printed("canary", done.stdout)["arms"]}
     arms = ("plain", "goal", "ssh-goal", "codex-cli", "heartbeat")
-    assert birds == dict.fromkeys(arms, ("deadline", "12 s: own", "scored")) and provider.tally("t1").requests == 0
+    assert birds == dict.fromkeys(arms, ("deadline", f"{ASKS_S} s: own", "scored")) and provider.tally("t1").requests == 0
 
 
 def test_f02_a_rehearsal_that_was_killed_leaves_nothing_to_the_next(

@@ -52,6 +52,10 @@ async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
     await engine.aclose()
 
 
+def engine_section(engine: DockerEngine) -> str:
+    return f'[engine]\nurl = "{engine.url}"\ncall_timeout_s = {CALL_TIMEOUT_S}\n'
+
+
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="mc"))
@@ -69,7 +73,7 @@ async def trial(folder: Path, engine: DockerEngine, capsys: pytest.CaptureFixtur
     text = (task / "task.toml").read_text().replace("[agent]\n", '[agent]\nuser = "nobody"\n')
     (task / "task.toml").write_text(text)
     (folder / "marathond.toml").write_text(
-        f'[daemon]\nstate_dir = "{folder}"\n[engine]\nurl = "{engine.url}"\n[campaign]\nname = "x"\ntasks = ["tasks/zstd"]\n'
+        f'[daemon]\nstate_dir = "{folder}"\n{engine_section(engine)}[campaign]\nname = "x"\ntasks = ["tasks/zstd"]\n'
         '[arms.plain]\nkind = "nop"\n'
     )
     rig = Rig(folder, capsys)
@@ -235,7 +239,7 @@ async def test_plan_names_images_that_are_not_there_and_pulls_none(folder: Path,
         path = make_task(folder / "tasks", name) / "task.toml"
         path.write_text(path.read_text().replace(BASE_IMAGE, absent))
     (folder / "marathond.toml").write_text(
-        f'[engine]\nurl = "{engine.url}"\n[campaign]\nname = "x"\ntasks = ["tasks/*"]\n[arms.plain]\nkind = "nop"\n'
+        f'{engine_section(engine)}[campaign]\nname = "x"\ntasks = ["tasks/*"]\n[arms.plain]\nkind = "nop"\n'
     )
     answer = await run("plan")
     lines = answer.stdout.splitlines()

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -234,13 +233,28 @@ def test_wait_for_a_trial_and_a_campaign(rig: Rig) -> None:
     assert down.code == 3 and "1 claimed, 1 done, 1 open, 1 review; marathond is not running" in down.err
 
 
-def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
-    timer = threading.Timer(seconds, act)
-    timer.start()
-    return timer
+class Naps:
+    """Stands for the module ``time`` in `wait`: seconds pass while it sleeps and at no other time, so that no machine is too slow for it.
+
+    ``act`` is done while the first whole second passes.
+    """
+
+    time_ns = staticmethod(time.time_ns)
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act, self._now, self.acted = act, 0.0, False
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+        if self._now >= 1.0 and not self.acted:
+            self.acted = True
+            self._act()
 
 
-def test_wait_behind_a_start_waits_for_the_daemon_that_is_coming(rig: Rig) -> None:
+def test_wait_behind_a_start_waits_for_the_daemon_that_is_coming(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """`marathond & marathonctl wait`: the life before has ended, and the new one has not begun yet."""
     mixed(rig)
 
@@ -250,22 +264,22 @@ def test_wait_behind_a_start_waits_for_the_daemon_that_is_coming(rig: Rig) -> No
 
     with rig.sql() as c:
         runs.end_run(c, reason="SIGTERM", now_ms=now_ms())
-    timer = after(1.0, begins)
+    monkeypatch.setattr(wait_module, "time", naps := Naps(begins))
     answer = rig.run("wait", "t0003", "--timeout", "2.5")
-    timer.join()
+    assert naps.acted and naps.monotonic() >= 2.5
     assert (answer.code, "not done within" in answer.err) == (75, True), "it saw the new life, and waited for the trial"
 
 
-def test_wait_behind_a_start_waits_for_a_ledger_that_is_not_there_yet(rig: Rig) -> None:
+def test_wait_behind_a_start_waits_for_a_ledger_that_is_not_there_yet(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     mixed(rig)
     aside = rig.ledger.with_name("aside.db")
     with rig.sql() as c:
         c.execute("VACUUM INTO ?", (str(aside),))
     for name in (rig.ledger.name, f"{rig.ledger.name}-wal", f"{rig.ledger.name}-shm"):
         rig.ledger.with_name(name).unlink(missing_ok=True)
-    timer = after(1.0, lambda: aside.rename(rig.ledger))
+    monkeypatch.setattr(wait_module, "time", naps := Naps(lambda: aside.rename(rig.ledger)))
     assert rig.run("wait", "t0001").code == 0
-    timer.join()
+    assert naps.acted
 
 
 def test_wait_for_a_daemon_that_does_not_come_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,9 +83,10 @@ class SteppingClock(SystemClock):
 async def test_e06_a_wall_clock_that_steps_moves_no_deadline(docker_host: str, tmp_path: Path, step_ms: int, restart: bool) -> None:
     """A suspended host looks the same from within: the wall clock is ahead by a night, the monotonic one went on where it was."""
     clock = SteppingClock()
-    tasks = [make_task(tmp_path, "t", agent_s=4.0)]
+    tasks = [make_task(tmp_path, "t", agent_s=8.0)]
     async with Rig(docker_host, tasks=tasks, arms={"s": SLEEPS}, clock=clock) as rig:
-        await rig.agent_runs()
+        # Not that it runs as well: on a slow machine its time may be over when it is seen, and what is asked below holds all the same.
+        await rig.until("SELECT count(*) FROM trial_fact WHERE name = 'agent session'")
         clock.off_ms = step_ms
         if restart:
             await rig.kill()  # the next daemon reckons the deadline anew
@@ -93,7 +94,7 @@ async def test_e06_a_wall_clock_that_steps_moves_no_deadline(docker_host: str, t
         await rig.until_done()
         started, ended, limit_ms, ended_by = rig.one("SELECT started_mono_ms, ended_mono_ms, limit_ms, ended_by FROM trial_agent")
         assert ended_by == "deadline"
-        assert limit_ms == 4000
+        assert limit_ms == 8000
         assert limit_ms <= ended - started < HOUR_MS / 10
         assert rig.sql("SELECT state, reward FROM trial") == [("scored", 1.0)]
 
@@ -120,7 +121,8 @@ async def test_e05_order_is_the_ledger_s_whatever_the_clock_says(docker_host: st
         assert rig.sql("SELECT cell_id FROM trial JOIN cell USING (cell_id) ORDER BY trial_id") == rig.sql(
             "SELECT cell_id FROM cell ORDER BY ordinal"
         )
-        assert rig.sql("SELECT code FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'") == []
+        # One that a busy host raised, such as for a container that is slow to go, is closed when it is over.
+        await rig.until("SELECT count(*) = 0 FROM finding WHERE closed_at_ms IS NULL AND severity <> 'info'")
 
 
 async def test_f12_repeated_voids_close_admission_one_trial_is_tried_and_opens_it(docker_host: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from marathond.flow import images
 from tests.support.hostile import Ran, campaign
-from tests.support.rig import BASE_IMAGE, make_task
+from tests.support.rig import BASE_IMAGE, LIMIT_S, make_task
 
 pytestmark = pytest.mark.docker
 
@@ -41,8 +41,8 @@ def broken_tasks(root: Path) -> None:
     make_task(root, "too-big", environment="cpus = 9999")
     (root / "no-toml" / "task.toml").unlink()
     (root / "bad-toml" / "task.toml").write_text("[agent\n")
-    edit(root / "negative", "[agent]\ntimeout_sec = 30.0", "[agent]\ntimeout_sec = -1")
-    edit(root / "endless", "[verifier]\ntimeout_sec = 30.0", "[verifier]\ntimeout_sec = 1e300")
+    edit(root / "negative", f"[agent]\ntimeout_sec = {LIMIT_S}", "[agent]\ntimeout_sec = -1")
+    edit(root / "endless", f"[verifier]\ntimeout_sec = {LIMIT_S}", "[verifier]\ntimeout_sec = 1e300")
     shutil.rmtree(root / "no-tests" / "tests")
     (root / "not-utf8" / "instruction.md").write_bytes(b"Do \xff\xfe it")
     edit(root / "no-image", BASE_IMAGE, "localhost:1/marathond-no-such-image:1")

@@ -42,6 +42,9 @@ PATIENCE_S = 300.0
 """A loaded machine needs many times what an idle one does; only a test that fails waits so long."""
 CALL_TIMEOUT_S = 90.0
 """Of every call to the engine, where a test does not mean a silent one."""
+LIMIT_S = 200.0
+"""Of an agent and of a verifier, where a test means neither to be ended: within it they do their work, are given the word that they wait
+for, and outlast a restart of the daemon, also where each of these takes ten times what it should.  Less than the patience."""
 
 
 def make_task(
@@ -54,8 +57,8 @@ def make_task(
     environment: str = "",
     instruction: str = "Do it.\n",
     network: str = "no-network",
-    agent_s: float = 30.0,
-    verifier_s: float = 30.0,
+    agent_s: float = LIMIT_S,
+    verifier_s: float = LIMIT_S,
 ) -> Path:
     """A small Harbor task.  ``toml`` is appended to task.toml, ``environment`` to its ``[environment]`` section."""
     folder = root / name

@@ -307,7 +307,7 @@ def test_the_comparison_is_pure_and_bounded() -> None:
 
 
 def test_limits_other_than_the_profiles_are_told(tmp_path: Path) -> None:
-    task = look(make_task(tmp_path, "t", environment="memory_mb = 2048\n", agent_s=60)).outcome
+    task = look(make_task(tmp_path, "t", environment="memory_mb = 2048\n", agent_s=60, verifier_s=30)).outcome
     assert isinstance(task, Task)
     differ = limits_differ(Known("b", {"t": KnownTask(agent_s=90, verifier_s=30, cpus=2, memory_gb=2)}), task)
     assert list(differ) == ["t: agent limit 60 s, b has 90 s", "t: cpus none, b has 2"]
