@@ -27,8 +27,8 @@ echo 1 >/logs/verifier/reward.txt
 """
 WAITS_FOR_MORE = VERIFIER.replace("sleep 0.5", f"until {MOVED}; do sleep 0.05; done")
 """Of a task whose counter must go on: it hangs, up to its deadline, where that does not."""
-DEADLINE_S, OWN_S = 3.0, 20.0
-LATE_S, GATE_S = 8.0, 13
+OWN_S = 60.0
+LATE_S, GATE_S = 16.0, 25
 """More than a start takes on a loaded machine, and less (times the multiplier) than the health check before it."""
 BEGUN = "until [ -e /count ]; do sleep 0.05; done"
 BACKGROUND = f"({COUNT}) & {BEGUN}; exit 0"
@@ -43,8 +43,8 @@ AGENTS = {
     "stopped": "trap '' TERM INT HUP; kill -STOP $$; sleep 300",
     "late-start": "exit 0",
 }
-LIMITS_S = {"counts-on": DEADLINE_S, "stopped": DEADLINE_S, "forks": LATE_S, "late-start": LATE_S}
 AT_DEADLINE = ("counts-on", "forks", "stopped")
+LIMITS_S = dict.fromkeys((*AT_DEADLINE, "late-start"), LATE_S)
 SLEEPS = f"[ -e /ready ] || {{ touch /ready; sleep {GATE_S}; false; }}"
 SLOW = f'healthcheck = {{ command = "{SLEEPS}", interval_sec = 0.1, timeout_sec = 100 }}'
 
@@ -136,9 +136,9 @@ def test_c09_the_deadline_starts_with_the_agent_not_with_its_gates(kept: Ran) ->
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        ("late-start", (12000, "task 8 x 1.5", "own 20")),
-        ("own-limit", (20000, "own", "task 200 x 1.5")),
-        ("no-limit", (20000, "own", "")),
+        ("late-start", (24000, "task 16 x 1.5", "own 60")),
+        ("own-limit", (60000, "own", "task 600 x 1.5")),
+        ("no-limit", (60000, "own", "")),
     ],
 )
 def test_c15_the_effective_deadline_is_recorded_with_its_origin_and_its_rival(kept: Ran, task: str, expected: tuple[int, str, str]) -> None:

@@ -20,7 +20,7 @@ from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, Rig, make_task
 pytestmark = pytest.mark.docker
 
 VERIFIER = "echo 1 >/logs/verifier/reward.txt\n"
-GATE_S, CALL_S = 20.0, 20.0
+GATE_S = 20.0
 WHEN_THERE = "setsid sh -c 'while [ ! -e /tests/test.sh ]; do :; done; %s' >/dev/null 2>&1 & exit 0"
 MEMORY_MB = 64
 
@@ -73,7 +73,7 @@ def ran(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         file.write_text(file.read_text().replace("[verifier]\n", '[verifier]\nuser = "nobody"\n'))
         tasks.append(folder)
     arms = {"sh": {"kind": "command", "argv": ["sh", "-c", 'exec sh "$MARATHOND_INSTRUCTION"']}}
-    overrides = {"admission.passes": 2, "limits.gate_timeout_s": GATE_S, "engine.call_timeout_s": CALL_S}
+    overrides = {"admission.passes": 2, "limits.gate_timeout_s": GATE_S, "engine.call_timeout_s": CALL_TIMEOUT_S}
     with campaign(docker_host, tasks, arms, overrides) as ran:
         yield ran
 
