@@ -69,16 +69,27 @@ class BoundedServer(web.Server):
         )
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]  # asyncio asks for no more than a Protocol
-        # One that was closed a moment ago has no transport any more, and is forgotten only when the loop comes to it.
-        there = [each for each in self.connections if each.transport is not None]
-        if len(there) < self._at_most:
-            return super().__call__()
+        there = self._there()
+        return super().__call__() if len(there) < self._at_most or self._made_room(there) else _TurnedAway()
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        """Counted once more: those that the loop accepts in one go were all let in while none of them was there yet."""
+        super().connection_made(handler, transport)
+        there = self._there()
+        if len(there) > self._at_most and not self._made_room([each for each in there if each is not handler]):
+            transport.abort()
+
+    def _there(self) -> list[RequestHandler]:
+        """One that was closed a moment ago has no transport any more, and is forgotten only when the loop comes to it."""
+        return [each for each in self.connections if each.transport is not None]
+
+    def _made_room(self, there: list[RequestHandler]) -> bool:
+        """Whether one of them could be closed; the one too many is told in any case."""
         self._house.refuse(self._door.listener, Refuse(429, "too_many_connections", "too many connections at once"))
         silent = [each for each in there if each not in self._asking]
-        if not silent:
-            return _TurnedAway()
-        min(silent, key=lambda each: self._asked.get(each, 0)).force_close()  # the oldest of those that are equal
-        return super().__call__()
+        if silent:
+            min(silent, key=lambda each: self._asked.get(each, 0)).force_close()  # the oldest of those that are equal
+        return bool(silent)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol

@@ -190,6 +190,25 @@ async def test_connections_of_one_listener_are_bounded_and_the_oldest_silent_one
         assert max(record["count"] for record in it.requests("refused")) >= 64
 
 
+async def test_connections_that_are_accepted_in_one_go_are_bounded_as_well(tmp_path: Path) -> None:
+    """They are made before the loop looks, which on a loaded machine happens to any two that come soon after each other."""
+    async with rig(tmp_path, bounds={"connections_per_listener": 4}) as it:
+        at, loop = await it.listen(), asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            came = [stack.enter_context(socket.create_connection(("127.0.0.1", at.port))) for _ in range(40)]
+            for each in came:
+                each.setblocking(False)
+            for each in came[:36]:
+                with contextlib.suppress(ConnectionError):
+                    assert await loop.sock_recv(each, 1) == b""
+            for each in came[36:]:
+                with pytest.raises(BlockingIOError):
+                    each.recv(1)
+            async with it.post(at) as got:
+                assert got.status == 200
+        assert max(record["count"] for record in it.requests("refused")) >= 32
+
+
 async def test_a_request_under_way_never_makes_room_and_where_all_ask_the_next_connection_is_closed(tmp_path: Path) -> None:
     gate, came = asyncio.Event(), asyncio.Semaphore(0)
 
