@@ -25,7 +25,8 @@ from marathond.ports.clock import SystemClock
 from tests.support.gateway_rig import HELLO, REAL_KEY, completed, free_port, provider, streams, write_config
 
 pytestmark = pytest.mark.anyio
-PORT = 18080
+PORT = 14_080
+"""In a namespace of its own, and one test looks that the host has nobody there: below the ports of tests.support.worker."""
 CLIENT = """
 import sys, urllib.request, urllib.error
 req = urllib.request.Request(sys.argv[1], data=b'{"model":"m","input":[]}', headers={"Authorization": "Bearer " + sys.argv[2]})

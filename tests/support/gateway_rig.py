@@ -11,10 +11,11 @@ import io
 import json
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -168,6 +169,33 @@ def free_port() -> int:
             return port
 
 
+class Asked:
+    """A request under way.  What of its answer the test leaves unread is read when it is left, unless it was closed.
+
+    Leaving an answer unread breaks its connection, and whether the gateway had passed all of it on by then is up to the machine: its line
+    in the journal would say ``cut_by_client``, or not be there yet.  It is written before the answer's end goes out.
+    """
+
+    def __init__(self, coming: contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]) -> None:
+        self._coming = coming
+        self._got: aiohttp.ClientResponse | None = None
+
+    def __await__(self) -> Generator[Any, None, aiohttp.ClientResponse]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        self._got = await self._coming.__aenter__()
+        return self._got
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._got is not None
+        try:
+            if error is None and not self._got.closed:
+                await self._got.read()
+        finally:
+            await self._coming.__aexit__(kind, error, trace)
+
+
 @dataclass
 class Rig:
     folder: Path
@@ -206,10 +234,10 @@ class Rig:
         assert ack is not None
         return ack
 
-    def post(self, at: Listener, body: Any = None, *, path: str = "/v1/responses", key: str | None = None, **headers: str) -> Any:
+    def post(self, at: Listener, body: Any = None, *, path: str = "/v1/responses", key: str | None = None, **headers: str) -> Asked:
         raw = body if isinstance(body, bytes) else json.dumps(body if body is not None else {"model": "m", "input": []}).encode()
         auth = {"Authorization": f"Bearer {key if key is not None else f'dummy-{at.name}'}"}
-        return self.http.post(f"http://127.0.0.1:{at.port}{path}", data=io.BytesIO(raw), headers={**auth, **headers})
+        return Asked(self.http.post(f"http://127.0.0.1:{at.port}{path}", data=io.BytesIO(raw), headers={**auth, **headers}))
 
     def entries(self) -> list[dict[str, Any]]:
         found, _ = journal_read.read_from(self.folder / "journal")
