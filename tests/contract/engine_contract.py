@@ -183,6 +183,7 @@ class ContainerContract:
         engine = bench.engine
         container = await bench.container()
         exec_id = await bench.start_exec(container, commands.sleeps(1013).spec())
+        await bench.running(container, "sleep 1013", "sleep 86400")
         seen = await engine.inspect_container(container)
         assert seen is not None
         main = next(process for process in await engine.processes(container) if process.pid == seen.pid)

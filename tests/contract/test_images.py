@@ -47,8 +47,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def builder(request: pytest.FixtureRequest, home: Path) -> str:
+def builder(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """``classic``; ``docker``: the client itself, as on Debian 12; ``buildx``: the plugin, in the person's own folder."""
+    monkeypatch.setattr(buildkit, "PROBE_S", 240.0)  # a machine that is slow to load the program is not without it
     if request.param == "buildx":
         try:
             program = buildx()

@@ -36,6 +36,7 @@ class Relay:
         """Bytes that came in, from both sides."""
         self._streams: list[tuple[bytes, asyncio.StreamWriter]] = []
         self._server: asyncio.Server | None = None
+        self._open = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted: list[tuple[bytes, asyncio.Event]] = []
@@ -51,10 +52,12 @@ class Relay:
         return event
 
     async def listen(self) -> None:
+        self._open = True
         self._server = await asyncio.start_unix_server(self._serve, self.path)
 
     async def cut(self) -> None:
         """Every connection breaks and new ones are refused, as when dockerd is killed."""
+        self._open = False
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -81,6 +84,9 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if not self._open:  # accepted a moment before the cut, which did not know of it yet
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         self._writers.add(writer)
         try:
@@ -91,6 +97,8 @@ class Relay:
             up_reader, up_writer = await asyncio.open_unix_connection(self.upstream)
             self._writers.add(up_writer)
             try:
+                if not self._open:  # cut while the engine's side was being opened
+                    return
                 await asyncio.gather(self._pump(reader, up_writer, True, writer), self._pump(up_reader, writer, False, writer))
             finally:
                 up_writer.transport.abort()
