@@ -128,7 +128,7 @@ def test_f05_a_migration_killed_at_each_border_of_a_transaction_is_gone_on_with(
             before = events(c)
         process = FORK.Process(target=_open_up_to, args=(str(path), number))
         process.start()
-        process.join(60)
+        process.join(240)
         assert process.exitcode == -signal.SIGKILL
         _open(str(path))  # the next start
         with closing(open_readonly(path)) as c:
@@ -172,11 +172,11 @@ def test_e07_copies_made_beside_a_busy_writer_are_whole_and_can_be_adopted(folde
             # It is at work on these while the copy is made, and cannot have done more.
             for _ in range(PER_COPY):
                 may.release()
-            assert done.acquire(timeout=60)
+            assert done.acquire(timeout=240)
             stored.append(folder / "copies" / f"{number}.db")
             assert house.backup(path, stored[-1]) == 0
             for _ in range(PER_COPY - 1):
-                assert done.acquire(timeout=60)
+                assert done.acquire(timeout=240)
     finally:
         writer.join(60)
         writer.kill()

@@ -53,8 +53,10 @@ async def test_f04_what_another_process_holds_up_for_long_is_written_when_it_let
                 with held_write_lock(path):
                     for key in ("a", "b"):
                         group.start_soon(lambda key=key: patient.write(settings.observe, key, 1, now_ms=T0))
-                    await anyio.sleep(1)  # many times busy_ms
-                    assert "write lock" in patient.waits
+                    with anyio.fail_after(240):
+                        while "write lock" not in patient.waits:  # noqa: ASYNC110 - it has no bell
+                            await anyio.sleep(0.05)
+                    await anyio.sleep(1)  # many times busy_ms, so that both were refused, and more than once
                     assert await patient.read(settings.observations) == {}
         assert set(await patient.read(settings.observations)) == {"a", "b"}
         assert patient.waits == ""

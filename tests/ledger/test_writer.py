@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def ledger(path: Path) -> AsyncIterator[SqliteLedger]:
-    async with await SqliteLedger.open(path, busy_ms=2_000) as opened:
+    async with await SqliteLedger.open(path, busy_ms=240_000) as opened:
         await opened.begin_life(**LIFE)  # type: ignore[arg-type]
         yield opened
 

@@ -22,7 +22,7 @@ KEYS = st.sampled_from(paths.PATH_KEYS)
 PLACES = ("named", "variable", "cwd", "xdg")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     in_file=st.dictionaries(KEYS, IN_FILE),
     in_environment=st.dictionaries(KEYS, VALUES.filter(lambda text: "\\" not in text)),

@@ -312,7 +312,7 @@ NAMES = st.sampled_from(["a", "b", "sub", "sub/c", "sub/d", "sub/deep/e", "é"])
 KINDS = st.sampled_from(["file", "large", "link-out", "link-in", "fifo"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None)
 @given(tree=st.dictionaries(NAMES, KINDS, max_size=6), number=st.integers(0, 10**9))
 def test_any_tree_is_accounted_for_and_nothing_foreign_is_copied(tmp_path: Path, tree: dict[str, str], number: int) -> None:
     case = tmp_path / f"{number}-{len(list(tmp_path.iterdir()))}"

@@ -395,7 +395,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=100, deadline=None)
 @given(toml=mutated())
 def test_a_mutated_task_toml_never_raises(make_task: MakeTask, toml: bytes) -> None:
     outcome = read_task(make_task(toml, name="mutated"), {})
