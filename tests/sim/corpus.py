@@ -13,7 +13,7 @@ from tests.sim.chaos import Script, script
 from tests.sim.run import Outcome, simulate
 
 CHUNK = 25
-"""Seeds of one test, which may take ten minutes: on a machine with much else to do a seed takes seconds, many times what an idle one needs."""
+"""Seeds of one test, which may take ten minutes: on a machine with much else to do a seed takes seconds."""
 FIRST, SECOND, THIRD = range(1, 311), range(311, 661), range(661, 1001)
 """Of three test files, each for a test process of its own: side by side they take a third of the time."""
 
