@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import socket
 import sqlite3
+import statistics
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 
 import pytest
-from support.ledgers import T0, arm, begin, bring_to, let_go, memory_ledger, submission, task
+from support.ledgers import T0, arm, begin, bring_to, file_ledger, let_go, memory_ledger, submission, task
 
 from marathond.cli.show import placed_words
+from marathond.ledger.connect import connect
 from marathond.ledger.verbs import campaigns, imports, ordering
 from marathond.ledger.verbs.imports import Details, ImportedCell, ImportedTrial, Withdrawal
 from marathond.ledger.verbs.trials import ScoreRow
+from marathond.service.importing.run import Wanted, carry_out, plan
 
+PUBLIC = Path(__file__).resolve().parents[1] / "data" / "swe-marathon-trials.csv"
 TASKS = ("one", "two", "three", "four")
 ELDERS_S = {"one": 300, "two": 1_500, "three": 900, "four": 1_200}
 
@@ -121,3 +129,24 @@ def test_what_an_older_version_noted_is_read(c: sqlite3.Connection) -> None:
     c.execute("""UPDATE observation SET value_json = json_set(value_json, '$.blocks[0]', json('["two", 3600.0, 1, 1500.0]'))""")
     seen = ordering.basis(c, mine, 1, "two")
     assert seen is not None and (seen.trials, seen.elsewhere) == (1, 0)
+
+
+def test_a_table_of_trials_orders_the_first_replicate(tmp_path: Path) -> None:
+    """The whole way: a table of real trials is imported, a campaign of its tasks submitted, and its first replicate begins."""
+    took: dict[str, list[float]] = {}
+    with PUBLIC.open(newline="") as file:
+        for row in csv.DictReader(file):
+            took.setdefault(row["task"], []).append(float(row["duration_s"]))
+    path = tmp_path / "ledger.db"
+    file_ledger(path, host=socket.gethostname(), now_ms=T0)
+    carry_out(path, plan(path, Wanted(PUBLIC, csv=True), "ana"))
+    with closing(connect(path, mode="rw")) as c:
+        begin(c)
+        wanted = submission(name="mine", tasks=[task(name, network=False, limit_ms=36_000_000) for name in took], out_dir="/out/mine")
+        mine = campaigns.submit(c, wanted, now_ms=T0).campaign_id
+        order = learned(c, mine)
+        seen = [ordering.basis(c, mine, 1, name) for name in order]
+    means = [each.mean_s for each in seen if each is not None and each.elsewhere == each.trials == len(took[order[each.place - 1]])]
+    assert means == pytest.approx([statistics.fmean(took[name]) for name in order])
+    assert means[:15] == sorted(means[:15], reverse=True)  # the last quarter goes by the longest trial
+    assert [max(took[name]) for name in order[15:]] == sorted((max(took[name]) for name in order[15:]), reverse=True)
