@@ -173,10 +173,10 @@ def _lasted_elsewhere(c: sqlite3.Connection, campaign_id: int) -> dict[str, Last
     return found
 
 
-def _together(one: Mapping[str, Lasted], two: Mapping[str, Lasted]) -> dict[str, Lasted]:
-    both = {**one, **two}
-    for task in one.keys() & two.keys():
-        a, b = one[task], two[task]
+def _together(these: Mapping[str, Lasted], those: Mapping[str, Lasted]) -> dict[str, Lasted]:
+    both = {**these, **those}
+    for task in these.keys() & those.keys():
+        a, b = these[task], those[task]
         both[task] = Lasted(a.trials + b.trials, a.total_ms + b.total_ms, max(a.longest_ms, b.longest_ms))
     return both
 
