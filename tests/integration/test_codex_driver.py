@@ -5,6 +5,7 @@ Another daemon life is what the product makes of it: the wait is cancelled, and 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -16,8 +17,8 @@ import anyio
 import pytest
 
 from marathond.agents.codex import drive, gates
-from marathond.agents.codex.client import connect
-from marathond.agents.codex.messages import TurnInterrupt
+from marathond.agents.codex.client import CodexClient, connect
+from marathond.agents.codex.messages import TurnInterrupt, TurnStart
 from marathond.agents.codex.reach import Reach
 from marathond.agents.codex.state import fold
 from marathond.core.errors import GateFailed
@@ -256,6 +257,36 @@ async def test_another_life_takes_over_in_mid_turn(ground: Yard, tmp_path: Path,
         assert len(await driven.log("turn_intended")) == 1 == len(await driven.log("thread"))
         first = (await driven.log("turn_completed"))[0]
         assert (first["commands"], first["acts"], first["cause"]) == (3, 3, "first")
+
+
+async def test_a_goal_whose_first_message_was_dropped_is_told_its_task_and_named(
+    ground: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that dies between the goal and the message, which codex then drops: the next life says it again, and that it was late."""
+    sent = asyncio.Event()
+    request = CodexClient.request
+
+    async def lost(client: CodexClient, asked: Any, timeout_s: float) -> Any:
+        if isinstance(asked, TurnStart):
+            sent.set()
+            await asyncio.Event().wait()
+        return await request(client, asked, timeout_s)
+
+    async with begun(ground, tmp_path, goal_arm(), count("one"), count("two")) as driven:
+        async with anyio.create_task_group() as group:
+            with monkeypatch.context() as patch:
+                patch.setattr(CodexClient, "request", lost)
+                group.start_soon(driven.wait)
+                with anyio.fail_after(PATIENCE_S):
+                    await sent.wait()
+                    while not driven.trial.asked()[0]:  # noqa: ASYNC110 - the goal's own turn, of which this life does not hear any more
+                        await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+        assert await driven.wait() == by()
+        assert await driven.lines("/ran") == ["one", "two"] and driven.messages() == ["do it\n"]
+        assert len(await driven.log("goal_alone")) == 1 == len(await driven.log("turn_intended"))
+    async with begun(ground, tmp_path / "undisturbed", goal_arm(), count("one")) as driven:
+        assert await driven.wait() == by() and not await driven.log("goal_alone")
 
 
 @pytest.mark.parametrize("arm", [codex_arm(), goal_arm()], ids=["plain", "goal"])

@@ -52,6 +52,9 @@ class Trial:
     commands: int | None = None
     turns: int | None = None
     """Completed ones."""
+    untold: int = 0
+    """Turns of its goal before codex had the task: the daemon was killed between the two, and codex dropped the message.  The next life
+    says it again and names it (``goal_before_task``)."""
     retries: int = 0
     reattached: int = 0
     known: Counter[Tokens] = field(default_factory=Counter)
@@ -76,6 +79,7 @@ def table(lines: Iterable[Line]) -> str:
 def count(rig: Rig, cells: Cells, replicates: int, kills: Sequence[Kill], answers: Sequence[Answered]) -> list[Line]:
     """Everything that ledger, artifacts and provider tell."""
     trials = _trials(rig)
+    _without_task(trials, answers)
     lines = [
         _cells(rig, cells, replicates),
         _twice(rig),
@@ -87,6 +91,7 @@ def count(rig: Rig, cells: Cells, replicates: int, kills: Sequence[Kill], answer
         _sound(rig),
         *_passed_over(DAEMON, cells, trials, kills, rig),
         *_passed_over(DOCKERD, cells, trials, kills, rig),
+        _goals_before_tasks(rig, trials.values()),
         _voids(rig),
     ]
     for victim, number, phases in met(list(kills)):
@@ -134,6 +139,27 @@ def _trials(rig: Rig) -> dict[int, Trial]:
     return trials
 
 
+def _without_task(trials: Mapping[int, Trial], answers: Iterable[Answered]) -> None:
+    """Turns in which nothing of the script was played: where the task comes in time it is played in the same turn that asked too early."""
+    by_thread = _by_thread(trials.values())
+    untold: defaultdict[int, set[str]] = defaultdict(set)
+    played: defaultdict[int, set[str]] = defaultdict(set)
+    for answer in answers:
+        if (trial := _thread(answer, by_thread)) is not None and answer.outcome == "completed":
+            (untold if answer.untold else played)[trial.trial_id].add(answer.turn)
+    for trial_id, turns in untold.items():
+        if trials[trial_id].reattached:
+            trials[trial_id].untold = len(turns - played[trial_id])
+
+
+def _goals_before_tasks(rig: Rig, trials: Iterable[Trial]) -> Line:
+    """Told of each that had whole turns without its task."""
+    named = {row[0] for row in rig.sql("SELECT subject FROM finding WHERE code = 'goal_before_task'")}
+    late = [trial for trial in trials if trial.untold and trial.state == "scored"]
+    unnamed = [trial.name for trial in late if f"t{trial.trial_id:04d}" not in named]
+    return Line("goals before their task", not unnamed, f"{len(late)}, each named by the product" if late else "none", unnamed)
+
+
 def _four(tokens: Sequence[int]) -> Tokens:
     given, cached, output, reasoning = tokens
     return given, cached or 0, output, reasoning or 0
@@ -179,8 +205,10 @@ def _unlike(cells: Cells, trial: Trial) -> str:
         return f"it did {trial.ran}, foreseen {expected}"
     if trial.commands != cells.commands(trial.task, trial.arm):
         return f"{trial.commands} commands, foreseen {cells.commands(trial.task, trial.arm)}"
-    if trial.turns != cells.turns(trial.task, trial.arm):
-        return f"{trial.turns} turns completed, foreseen {cells.turns(trial.task, trial.arm)}"
+    foreseen = cells.turns(trial.task, trial.arm)
+    turns = None if foreseen is None else foreseen + trial.untold
+    if trial.turns != turns:
+        return f"{trial.turns} turns completed, foreseen {turns}"
     return "" if trial.ended_by == "agent" else f"ended by {trial.ended_by}"
 
 

@@ -20,7 +20,7 @@ Tokens = tuple[int, int, int, int]
 @dataclass(frozen=True)
 class Answered:
     """``conversation``: the client's thread; ``step``: of the script, None where it was not played; ``poll``: how often its command
-    had been asked for before, which a slow one is."""
+    had been asked for before, which a slow one is; ``untold``: nothing was answered, for a goal asked that had not heard its task yet."""
 
     outcome: Outcome
     conversation: str
@@ -28,6 +28,7 @@ class Answered:
     step: int | None
     tokens: Tokens | None
     poll: int = 0
+    untold: bool = False
 
 
 class Answers(Recorder):
@@ -45,7 +46,7 @@ class Answers(Recorder):
         usage = fields.get("usage")
         tokens = None if usage is None else (usage["input"], usage["cached"], usage["output"], usage["reasoning"])
         told = (str(fields.get("conversation") or ""), str(fields.get("turn") or ""))
-        self.all.append(Answered(outcome, *told, fields.get("step"), tokens, fields.get("poll") or 0))
+        self.all.append(Answered(outcome, *told, fields.get("step"), tokens, fields.get("poll") or 0, bool(fields.get("untold"))))
         with self.path.open("a") as file:
             file.write(json.dumps({"n": number, "at_s": round(at_s, 3), "outcome": outcome, **fields}) + "\n")
 

@@ -36,6 +36,11 @@ def test_c06_wakes_that_were_not_fresh_and_a_loopx_that_went_silent_are_named() 
     assert "1 of 2 wakes" in found[0].detail
 
 
+def test_a_goal_that_ran_before_its_task_is_named() -> None:
+    (found,) = of_agent(7, ["goal_set", "turn_intended", "turn_started", "goal_alone", "turn_completed", "ended"], EndedBy.AGENT)
+    assert (found.code, found.severity, found.subject) == ("goal_before_task", "warning", "t0007")
+
+
 def test_a_limit_of_processes_that_was_met_is_named_whatever_drove_the_agent() -> None:
     (found,) = of_agent(7, [], EndedBy.AGENT, pids_refused=3)
     assert (found.code, found.severity, found.subject) == ("pids_limit_hit", "warning", "t0007") and " 3 times " in found.detail

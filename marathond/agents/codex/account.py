@@ -103,6 +103,7 @@ KINDS: Mapping[str, type[Detail]] = {
     "thread_intended": _Nothing,
     "thread": _Thread,
     "goal_set": _GoalSet,
+    "goal_alone": _Nothing,
     "turn_intended": _Intended,
     "wake_intended": WakeIntended,
     "turn_accepted": _Accepted,

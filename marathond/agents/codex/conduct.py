@@ -251,6 +251,8 @@ class Run(Ear):
             await self._unanswered(error)
             return
         start = TurnStart(thread_id=self.state.thread_id, input=[TextInput(text=text)], client_user_message_id=pending.mark)
+        if self.goals and pending.cause == "first" and (self.state.turns or self.state.in_flight):
+            await self.note("goal_alone", turns=self.state.turns)
         if self.goals and pending.cause in ("first", "unblock"):
             # Both leave before the first is answered: codex would ask the model for the goal alone, before it has the task.
             active = self._goal_active(first=pending.cause == "first")

@@ -11,6 +11,8 @@ The log (``agent_event.kind`` and its detail).  An intention is written before i
 ``thread_intended``{}: thread/start is about to be sent
 ``thread``         {thread_id, model, effort, cwd, path}: what thread/start answered, after it was compared with the arm
 ``goal_set``       {objective, token_budget}: about to be set active, together with the first turn
+``goal_alone``     {turns}: the task is about to be said again, to a goal that had so many turns without it (codex dropped the message when
+                   the daemon died)
 ``turn_intended``  {n, cause: first|retry, mark, pause_s}: turn/start is about to be sent; ``mark`` is the message's client id
 ``wake_intended``  {n, cause: first|hint|gate|retry, mark, pause_s, turn_id}: the same for a wake; ``turn_id`` is LoopX's, rendered into it
 ``turn_accepted``  {mark, turn_id}: codex took that message

@@ -168,6 +168,10 @@ RAISED: Mapping[str, Meaning] = {
         "Look at the provider's answers in the trial's trajectory; many of them are a fault of the model's way.",
         ("c13",),
     ),
+    "goal_before_task": Meaning(
+        "A goal ran before its agent knew the task, for the daemon ended just then; the next daemon told it.",
+        "Look at the trial's first turns: where the model did anything in them, void the trial.",
+    ),
     "gateway_crowded": Meaning(
         "An agent filled its own listener with open connections until its model failed; its own end, no void.",
         "Nothing to repair; see its log if you wonder what it ran.",
