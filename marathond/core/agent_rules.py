@@ -42,7 +42,7 @@ def of_agent(trial_id: int, kinds: Iterable[str], ended_by: EndedBy, pids_refuse
         words = "LoopX gave the driver no answer any more after its agent had acted: no void, the run went on or ended without it"
         found.append(Found("loopx_refused", "warning", subject, words))
     if counts["goal_alone"]:
-        words = "its goal was active before codex had the task: the daemon ended in the moment between the two; said again by the next one"
+        words = "its goal was active before codex had the task: the daemon or its connection ended between the two; said again afterwards"
         found.append(Found("goal_before_task", "warning", subject, words))
     if silent := counts["silent_turn"]:
         found.append(Found("silent_turns", "warning", subject, f"{silent} of {turns} turns completed with neither a word nor an act"))

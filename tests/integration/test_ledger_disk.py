@@ -123,6 +123,8 @@ async def test_f05_a_disk_that_fills_under_running_trials_loses_nothing(
         acknowledged = rig.sql(EVENTS)
         status, said = await rig.ctl("pause", "--reason", "x")
         assert status != 0 and "no space left" in said, said  # a person is told, and does not wait
+        status, said = await rig.ctl("stop", "--now", "--reason", "x")
+        assert status != 0 and "no space left" in said, said  # and nothing is ended of which nobody could write down why
         await waits_calmly(process.pid)
         assert process.poll() is None and set(acknowledged) <= set(rig.sql(EVENTS))
         rig.empty()

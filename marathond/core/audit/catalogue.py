@@ -169,7 +169,7 @@ RAISED: Mapping[str, Meaning] = {
         ("c13",),
     ),
     "goal_before_task": Meaning(
-        "A goal ran before its agent knew the task, for the daemon ended just then; the next daemon told it.",
+        "A goal ran before its agent knew the task, for the daemon or its connection ended just then; told afterwards.",
         "Look at the trial's first turns: where the model did anything in them, void the trial.",
     ),
     "gateway_crowded": Meaning(
