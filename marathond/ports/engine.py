@@ -210,7 +210,9 @@ class Engine(Protocol):
         ...
 
     async def remove_container(self, container_id: str) -> bool:
-        """Kill and remove, with its anonymous volumes.  True when gone; False when the engine could not (named, retried later)."""
+        """Kill and remove, with its anonymous volumes, and end what an engine that had forgotten it left running of it on this host.
+
+        True when gone; False when the engine could not (named, retried later)."""
         ...
 
     async def pause(self, container_id: str) -> None: ...
