@@ -1,16 +1,17 @@
-"""A browser; and an engine of the tests' own, shared by those that break it: it is made once, for it has to load an image."""
+"""A browser; a client of the run's engine; an engine of the tests' own, made once for those that break it: it has to load an image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from marathond.demo.host import SetupError
+from marathond.engine.docker import DockerEngine
 from tests.conftest import IN_CI
 from tests.support import browser
 from tests.support.private_engine import PrivateEngine, missing, private_dockerd
-from tests.support.rig import BASE_IMAGE
+from tests.support.rig import BASE_IMAGE, CALL_TIMEOUT_S
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,13 @@ def chromium() -> str:
         if IN_CI:
             pytest.fail(str(err))
         pytest.skip(str(err))
+
+
+@pytest.fixture
+async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
+    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
+    yield made
+    await made.aclose()
 
 
 @pytest.fixture(scope="session")

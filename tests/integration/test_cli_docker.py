@@ -45,13 +45,6 @@ class Trial:
     engine: DockerEngine
 
 
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    engine = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield engine
-    await engine.aclose()
-
-
 def engine_section(engine: DockerEngine) -> str:
     return f'[engine]\nurl = "{engine.url}"\ncall_timeout_s = {CALL_TIMEOUT_S}\n'
 

@@ -17,20 +17,13 @@ from marathond.ports.engine import LABEL_LEDGER
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import ProcessRig
 from tests.support.relay import Relay
-from tests.support.rig import CALL_TIMEOUT_S, make_task
+from tests.support.rig import make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 SOON = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; sleep 0.7"]}
 WAITS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 ONE_BY_ONE = {"admission.concurrency": 1}
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Processes of a container that its engine has forgotten, as a dockerd killed in mid-start leaves them (b11, f02; f10: whom not to end).
 
-Which moment of a start that needs is the runtime's, and rare: of 160 starts that a kill met on a busy machine, nine.  Here the process is
-put where such a one is found, into a control group named after a container that the engine does not know.
+Which moment of a start that needs is the runtime's, and rare: nine of 160 starts around kills on a busy machine.  Here the process is put
+where such a one is found, into a control group named after a container that the engine does not know.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import anyio
 import pytest
@@ -19,16 +19,9 @@ from marathond.core.errors import EngineError
 from marathond.engine import cgroups, processes
 from marathond.engine.docker import DockerEngine
 from marathond.ports.engine import Process
-from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S
+from tests.support.rig import PATIENCE_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -19,19 +19,12 @@ from marathond.engine.docker import DockerEngine
 from tests.support.ledgers import file_ledger
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import START_S, ProcessRig
-from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, make_task
+from tests.support.rig import PATIENCE_S, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 SOON = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; sleep 0.5"]}
 EVENTS = "SELECT trial_id, seq, event, at_ms FROM trial_event ORDER BY trial_id, seq"
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture

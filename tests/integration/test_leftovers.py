@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -23,13 +22,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 WAITS = {"kind": "command", "argv": ["sh", "-c", "until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 NOP = {"kind": "nop"}
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture

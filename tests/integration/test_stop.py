@@ -24,7 +24,7 @@ from marathond.service.departure import STOP_S
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import ProcessRig
 from tests.support.relay import Relay
-from tests.support.rig import CALL_TIMEOUT_S, PATIENCE_S, Rig, make_task
+from tests.support.rig import PATIENCE_S, Rig, make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
@@ -80,13 +80,6 @@ class Submitting(Daemons):
         with (self.root / "log").open("ab") as log:
             self.process = self.popen(*words, stdout=log, stderr=log)
         await self.until("SELECT count(*) FROM run")
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 @pytest.fixture

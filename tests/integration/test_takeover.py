@@ -8,7 +8,6 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,19 +22,12 @@ from marathond.ports.engine import LABEL_LEDGER, LABEL_TRIAL
 from tests.support.outcome import assert_nothing_left, runs_of, wait_for
 from tests.support.process_rig import END_S, ProcessRig
 from tests.support.relay import Relay
-from tests.support.rig import CALL_TIMEOUT_S, make_task
+from tests.support.rig import make_task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
 
 WAITS = {"kind": "command", "argv": ["sh", "-c", "echo run >>/logs/artifacts/runs; until [ -e /logs/artifacts/go ]; do sleep 0.05; done"]}
 TAKE_OVER = "--take-over"
-
-
-@pytest.fixture
-async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
-    made = DockerEngine("local", docker_host, call_timeout_s=CALL_TIMEOUT_S)
-    yield made
-    await made.aclose()
 
 
 def let_go(rig: ProcessRig, *trials: int) -> None:
